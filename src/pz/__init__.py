@@ -1,0 +1,1 @@
+"""pz: a batch data-pipeline engine that says what it guarantees."""

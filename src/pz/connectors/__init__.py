@@ -1,0 +1,1 @@
+"""Connectors: the contract they all follow, the registry that finds them, and our own."""

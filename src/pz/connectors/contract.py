@@ -1,0 +1,689 @@
+"""The connector contract: what a source or a sink promises, and what the engine may therefore do.
+
+A connector is found through the entry-point group ``pz.connectors``, opened once per node and closed exactly once. It
+gets explicit specs, never the project. What every connector must have is small (`Connector`, `Source`, `Partition`,
+`Sink`, `WriteSession`); every further ability is a protocol of its own, announced by a `Capability` flag:
+
+    capability              protocol
+    StablePartitionIds      IdentifiedPartition      a stable id per partition: finished ones are never read again
+    (partition fragment)    NativePartition          one partition as a DuckDB fragment
+    (pinned plans)          RestoringSource          rebuild the partitions of an earlier plan from their specs
+    CheckpointableReads     CheckpointingPartition   resume inside a partition
+    SyncState               SyncStatePartition       an opaque token that the next run replays
+    ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
+    CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
+    ApplyDeletes            DeleteApplyingSession    deletes of a cdc-fed merge
+    PartialUpdates          PartialUpdateSession     updates that leave some columns alone
+    (probe)                 ProbingSource, ProbingSink   what only the live system knows
+    (read shape)            NaturalReadShape         full or feed
+    GatedOperations         Gated                    remote calls go through the engine's gate
+    (in doubt)              SettlingSink             look for the mark of an earlier attempt
+
+Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
+`PermanentError` or `OutcomeUnknown`; a message is published verbatim, so it must not contain a secret or a row value.
+
+Commit XOR abort: exactly one of them is called on a session. Once commit has been entered, abort is forbidden, also when
+commit failed: its outcome is unknown. ``close`` with neither called acts as an abort.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Flag, StrEnum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+from pz.errors import Cancelled, OutcomeUnknown, PermanentError, TransientError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CONTRACT_MAJOR",
+    "AbortSemantics",
+    "BatchOptions",
+    "Bound",
+    "CancelToken",
+    "Cancelled",
+    "Capability",
+    "ChangeCapturePartition",
+    "CheckpointingPartition",
+    "CheckpointingSession",
+    "Column",
+    "ConnectionReport",
+    "ConnectionSpec",
+    "Connector",
+    "DatasetSpec",
+    "DeleteApplyingSession",
+    "Gated",
+    "IdentifiedPartition",
+    "NativeCopy",
+    "NativePartition",
+    "NativeScan",
+    "NaturalReadShape",
+    "OnDelete",
+    "OperationGate",
+    "OutcomeUnknown",
+    "OutputProbe",
+    "OutputSpec",
+    "PartialUpdateSession",
+    "Partition",
+    "PermanentError",
+    "ProbingSink",
+    "ProbingSource",
+    "ReadHints",
+    "ReadShape",
+    "RestoringSource",
+    "SchemaPolicy",
+    "Settlement",
+    "SettlingSink",
+    "Sink",
+    "Slice",
+    "Source",
+    "SourceProbe",
+    "SyncStatePartition",
+    "TransientError",
+    "WriteAttempt",
+    "WriteResult",
+    "WriteSession",
+    "WriteStrategy",
+]
+
+CONTRACT_MAJOR = 1
+"""A connector whose ``contract_major`` differs is refused by the registry."""
+
+Option = Any
+"""An option value as the project spells it: text, int, float, bool, list or mapping."""
+
+T = TypeVar("T")
+
+
+class Capability(Flag):
+    """What a connector can do, for both directions. The planner reads it; it never tries things out."""
+
+    NONE = 0
+    COLUMN_PRUNING = auto()
+    PREDICATE_PUSHDOWN = auto()
+    PARTITIONED_READ = auto()
+    NATIVE_SCAN = auto()
+    NATIVE_COPY = auto()
+    MERGE_WRITES = auto()
+    REPLACE_WRITES = auto()
+    TRANSACTIONAL = auto()
+    BOUNDED_WINDOW = auto()
+    INCLUSIVE_WATERMARK_BOUND = auto()
+    PATH_TEMPLATING = auto()
+    COLUMN_PARTITIONED_WRITES = auto()
+    STREAMING_PARTITIONS = auto()
+    SYNC_STATE = auto()
+    GATED_OPERATIONS = auto()
+    STABLE_PARTITION_IDS = auto()
+    CHECKPOINTABLE_READS = auto()
+    CHECKPOINTABLE_WRITES = auto()
+    CHANGE_CAPTURE = auto()
+    APPLY_DELETES = auto()
+    PARTIAL_UPDATES = auto()
+    TEXT_LENGTH_STATS = auto()
+
+
+class ReadShape(StrEnum):
+    """How a dataset is read; every dataset has exactly one shape in a plan."""
+
+    FULL = "full"
+    FEED = "feed"
+    INCREMENTAL = "incremental"
+    CDC = "cdc"
+
+
+class WriteStrategy(StrEnum):
+    """How an output is written."""
+
+    APPEND = "append"
+    REPLACE = "replace"
+    MERGE = "merge"
+
+
+class OnDelete(StrEnum):
+    """What a cdc-fed merge does with the deletes of its source."""
+
+    DELETE = "delete"
+    SOFT = "soft"
+    IGNORE = "ignore"
+
+
+class SchemaPolicy(StrEnum):
+    """What a sink may do to an existing target whose columns differ."""
+
+    FAIL_ON_CHANGE = "fail_on_change"
+    ADDITIVE = "additive"
+    EVOLVE = "evolve"
+
+
+class AbortSemantics(StrEnum):
+    """What an aborted session leaves behind. Declared, not probed."""
+
+    DISCARDS_ALL = "discards_all"
+    BEST_EFFORT = "best_effort"
+    NONE = "none"
+
+
+class CancelToken:
+    """Tells work that it should stop. Checked between batches; `raise_if_set` is the usual form."""
+
+    def __init__(self, parent: CancelToken | None = None) -> None:
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        if parent is not None:
+            parent.on_cancel(self.cancel)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._event.is_set()
+
+    def cancel(self) -> None:
+        """Ask to stop; callbacks run once, in this thread."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            self._event.set()
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Run ``callback`` when cancelled (at once if it already is): the place for `interrupt()`."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep up to ``seconds``; True when cancelled meanwhile."""
+        return self._event.wait(seconds)
+
+    def raise_if_set(self) -> None:
+        """Raise `Cancelled` if somebody asked to stop."""
+        if self._event.is_set():
+            raise Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column name and its DuckDB type, spelled as DuckDB prints it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSpec:
+    """A place and its credentials: the connection's own options, ``${VAR}`` already substituted.
+
+    ``base_dir`` is the project directory; relative paths in options resolve against it, never against the working
+    directory.
+    """
+
+    name: str
+    options: Mapping[str, Option]
+    base_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a slice: a canonical cursor value and whether the value itself belongs to the slice.
+
+    Canonical text: plain digits for int, bigint and decimal; ``yyyy-MM-dd``; ``yyyy-MM-ddTHH:mm:ss.ffffff`` (UTC).
+    """
+
+    value: str
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """What to read. ``columns`` is the declared contract (name -> DuckDB type), None when there is none.
+
+    The cursor's name is set on every incremental dataset, also on the first run: gate a predicate on the *bound*.
+    Honouring ``lower`` is optional (the engine cuts what was over-read); honouring ``upper`` is what `BOUNDED_WINDOW`
+    means.
+    """
+
+    connection: str
+    entity: str
+    options: Mapping[str, Option]
+    columns: Mapping[str, str] | None = None
+    cursor: str | None = None
+    cursor_type: str | None = None
+    lower: Bound | None = None
+    upper: Bound | None = None
+    prior_sync_state: str | None = None
+    change_capture: bool = False
+    slot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHints:
+    """Optimisations; the engine applies again what was not pushed. ``predicate`` is DuckDB SQL of the engine's making."""
+
+    columns: tuple[str, ...] | None = None
+    predicate: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Size targets of a record batch."""
+
+    target_bytes: int = 32 * 1024 * 1024
+    max_rows: int = 122_880
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAttempt:
+    """Which attempt at which write this is; on every session write, absent on native copies.
+
+    ``node`` is the output's content-addressed id, ``run`` the run, ``ordinal`` the attempt within the run from 1,
+    ``origin`` the run that began the chain of retries, ``prior`` the earlier attempts of the chain whose outcome is
+    unknown, as ``(run, ordinal)``. A sink that can look for its mark does so for ``prior``.
+    """
+
+    node: str
+    run: str
+    ordinal: int
+    origin: str
+    prior: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The identity of what is delivered: origin run, output node and the fingerprint of the drained relation."""
+
+    project: str
+    origin: str
+    node: str
+    fingerprint: str
+
+    @property
+    def mark(self) -> str:
+        """The text that stands for the slice in a ledger at the destination."""
+        return f"{self.origin}:{self.node}:{self.fingerprint}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """What to write. ``columns`` is the relation to be written, None while planning, when it is not known yet.
+
+    ``origin`` and ``node`` are set for every execution (also native copies) so that file names can be deterministic;
+    they are placeholders while planning.
+    """
+
+    connection: str
+    entity: str
+    strategy: WriteStrategy
+    options: Mapping[str, Option]
+    keys: tuple[str, ...] = ()
+    dedupe_by: str | None = None
+    on_delete: OnDelete | None = None
+    schema_policy: SchemaPolicy = SchemaPolicy.FAIL_ON_CHANGE
+    columns: tuple[Column, ...] | None = None
+    origin: str = "plan"
+    node: str = "0" * 16
+    attempt: WriteAttempt | None = None
+    slice: Slice | None = None
+    max_text_lengths: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeScan:
+    """A read that DuckDB does itself.
+
+    ``relation`` can stand behind FROM. ``setup`` statements (extensions, secrets, attaches) run once per run and
+    distinct text. ``mechanism`` is a short label for plan reasons: no path, no SQL, no secret. ``schema_inferred``
+    turns the inference warnings on.
+    """
+
+    relation: str
+    mechanism: str
+    setup: tuple[str, ...] = ()
+    schema_inferred: bool = False
+    sniffer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCopy:
+    """A write that DuckDB does itself.
+
+    ``statements`` run in order in one transaction; each may contain ``{relation}``, which the engine replaces by the
+    FROM-able relation to write. ``setup`` runs before, outside of it. ``moves`` are (temporary, final) files that the
+    engine promotes after success and removes after failure. ``directories`` are created just before.
+    """
+
+    statements: tuple[str, ...]
+    mechanism: str
+    setup: tuple[str, ...] = ()
+    moves: tuple[tuple[Path, Path], ...] = ()
+    directories: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProbe:
+    """What only the live source knows; anything may be None when it cannot be told cheaply.
+
+    ``upper`` is the highest cursor value at the moment of asking (canonical text), ``null_cursors`` the number of rows
+    without one.
+    """
+
+    columns: tuple[Column, ...] | None = None
+    rows: int | None = None
+    bytes: int | None = None
+    upper: str | None = None
+    null_cursors: int | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProbe:
+    """Whether the target exists and, if so, its columns."""
+
+    exists: bool
+    columns: tuple[Column, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a commit made durable, including a resumed prefix."""
+
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionReport:
+    """The answer of a connection check."""
+
+    ok: bool
+    message: str | None = None
+
+
+class OperationGate(Protocol):
+    """The engine's gate for remote calls: pacing, per-operation retries, the budget that the server reports."""
+
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+        """Run one remote call. ``label`` is static text, never a URL or a value. Idempotent calls are retried here."""
+        ...
+
+    def report_budget(self, remaining: int, reset_seconds: float) -> None:
+        """Tell what the server said is left; at 0 the next paced call waits until the reset (capped)."""
+        ...
+
+
+@runtime_checkable
+class Partition(Protocol):
+    """One slice of a read. The union of all partitions of a plan is one full read."""
+
+    def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Yield batches; each belongs to the engine once yielded. Check ``cancel`` between batches."""
+        ...
+
+
+@runtime_checkable
+class IdentifiedPartition(Partition, Protocol):
+    """A partition with a non-empty id, unique in its plan and the same when planned again. Never logged."""
+
+    @property
+    def partition_id(self) -> str:
+        """The stable id."""
+        ...
+
+
+@runtime_checkable
+class NativePartition(Partition, Protocol):
+    """A partition that DuckDB can read itself."""
+
+    def native_scan(self) -> NativeScan | None:
+        """The fragment for this partition alone, or None for the batch path."""
+        ...
+
+
+@runtime_checkable
+class PinnedPartition(IdentifiedPartition, Protocol):
+    """A partition whose spec can be stored and given to `RestoringSource.restore_partition` by a later retry."""
+
+    @property
+    def spec(self) -> str:
+        """Opaque text from which the source can rebuild exactly this partition."""
+        ...
+
+
+@runtime_checkable
+class CheckpointingPartition(IdentifiedPartition, Protocol):
+    """A partition that can be continued from an opaque token."""
+
+    def try_get_checkpoint(self) -> str | None:
+        """A token that covers exactly the rows yielded so far, or None. Asked only when those rows are durable."""
+        ...
+
+    def try_resume(self, token: str) -> bool:
+        """Called before `read`: True means only later rows will be yielded; False means from the start. Never raises."""
+        ...
+
+
+@runtime_checkable
+class SyncStatePartition(Partition, Protocol):
+    """The single partition of a feed."""
+
+    def try_get_sync_state(self) -> str | None:
+        """The token for the next run; asked once, after `read` ended cleanly. None leaves the stored token alone."""
+        ...
+
+
+@runtime_checkable
+class ChangeCapturePartition(SyncStatePartition, Protocol):
+    """The single partition of a cdc read: rows start with ``_pz_op``, ``_pz_lsn``, ``_pz_changed_at``."""
+
+    def key_columns(self) -> tuple[str, ...] | None:
+        """The table's keys, known after `read`; None when there are none."""
+        ...
+
+
+class Source(Protocol):
+    """The read side of an open connection."""
+
+    def schema(self, dataset: DatasetSpec) -> pa.Schema:
+        """The schema that batches will carry."""
+        ...
+
+    def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
+        """A fragment for the whole dataset, or None. Cheap, offline, free of effects: also called while planning.
+
+        Raises PermanentError to refuse the dataset.
+        """
+        ...
+
+    def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
+        """The partitions of one full read; more than one needs `PARTITIONED_READ`."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; called exactly once."""
+        ...
+
+
+@runtime_checkable
+class NaturalReadShape(Protocol):
+    """A source that says what ``sync: auto`` means for a dataset. Offline. Absent means full."""
+
+    def natural_read_shape(self, dataset: DatasetSpec) -> ReadShape:
+        """Full or feed."""
+        ...
+
+
+@runtime_checkable
+class RestoringSource(Protocol):
+    """A source that can rebuild the partitions of an earlier plan."""
+
+    def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
+        """The partition that once gave ``spec``. Raises PermanentError when it no longer exists as it was."""
+        ...
+
+
+@runtime_checkable
+class ProbingSource(Protocol):
+    """A source that can be asked, online, before the first row."""
+
+    def probe(self, dataset: DatasetSpec) -> SourceProbe:
+        """What the live system knows. Raises PermanentError to refuse (say, a type that cannot be held)."""
+        ...
+
+
+@runtime_checkable
+class WriteSession(Protocol):
+    """One write of one output."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Take a batch; it dies when the call returns."""
+        ...
+
+    def commit(self) -> WriteResult:
+        """Make everything visible, atomically where the destination allows. At most once."""
+        ...
+
+    def abort(self) -> None:
+        """Undo what the abort semantics promise. At most once, never after commit was entered."""
+        ...
+
+    def close(self) -> None:
+        """Release local resources. Called exactly once, last."""
+        ...
+
+
+@runtime_checkable
+class CheckpointingSession(WriteSession, Protocol):
+    """A session that knows what the destination has confirmed."""
+
+    def acknowledged_rows(self) -> int | None:
+        """Rows durably confirmed, a resumed prefix included; None when unchanged since the last answer."""
+        ...
+
+    def try_resume(self, acknowledged: int) -> bool:
+        """Called before the first batch: True means that the prefix will not be sent again."""
+        ...
+
+
+@runtime_checkable
+class DeleteApplyingSession(WriteSession, Protocol):
+    """A session that can delete by key, after the upserts, in the same transaction."""
+
+    def apply_deletes(self, keys: pa.RecordBatch) -> None:
+        """Delete or mark the rows with these keys (columns in declared key order)."""
+        ...
+
+
+@runtime_checkable
+class PartialUpdateSession(WriteSession, Protocol):
+    """A session that can update some columns of existing rows and leave the others alone."""
+
+    def apply_partial(self, batch: pa.RecordBatch, unchanged: Sequence[str]) -> None:
+        """Update rows by key; columns named in ``unchanged`` keep what the target has."""
+        ...
+
+
+class Sink(Protocol):
+    """The write side of an open connection."""
+
+    @property
+    def abort_semantics(self) -> AbortSemantics:
+        """What an abort leaves behind."""
+        ...
+
+    def native_copy(self, output: OutputSpec) -> NativeCopy | None:
+        """Statements that write the output, or None. Cheap, offline, free of effects: also called while planning."""
+        ...
+
+    def begin_write(self, output: OutputSpec, schema: pa.Schema) -> WriteSession:
+        """Open a session."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; called exactly once."""
+        ...
+
+
+@runtime_checkable
+class ProbingSink(Protocol):
+    """A sink that can be asked about its target before anything moves."""
+
+    def probe_output(self, output: OutputSpec) -> OutputProbe:
+        """What is there. Raises PermanentError to refuse."""
+        ...
+
+
+class Settlement(StrEnum):
+    """What a look at the destination found about an earlier attempt."""
+
+    COMMITTED = "committed"
+    NOT_COMMITTED = "not_committed"
+    UNKNOWN = "unknown"
+
+
+@runtime_checkable
+class SettlingSink(Protocol):
+    """A sink that leaves a mark with its data and can find it again."""
+
+    def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
+        """Whether the attempt ``(run, ordinal)`` on this output has committed."""
+        ...
+
+
+@runtime_checkable
+class Gated(Protocol):
+    """A source or sink whose remote calls go through the gate; called once, right after opening."""
+
+    def use_gate(self, gate: OperationGate) -> None:
+        """Keep the gate."""
+        ...
+
+
+class Connector(Protocol):
+    """What an entry point of the group ``pz.connectors`` names: a class without constructor arguments."""
+
+    name: ClassVar[str]
+    contract_major: ClassVar[int]
+    capabilities: ClassVar[Capability]
+    gives: ClassVar[str]
+    """One line for `pz connectors`: what it connects to."""
+
+    def connection_schema(self) -> Mapping[str, Any]:
+        """JSON Schema (2020-12) of the connection's own options; never a key that the engine owns."""
+        ...
+
+    def dataset_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the read options."""
+        ...
+
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of the write options; None leaves them unchecked."""
+        ...
+
+    def validate(self, connection: ConnectionSpec) -> Sequence[str]:
+        """Cross-field faults of the connection, all of them; offline; never raises for bad options."""
+        ...
+
+    def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
+        """What says *where* the connection is (host, port, database, root, bucket, base_url, path); never a secret."""
+        ...
+
+    def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
+        """Try it, online."""
+        ...
+
+    def open_source(self, connection: ConnectionSpec) -> Source:
+        """The read side. Raises PermanentError when the connector cannot read."""
+        ...
+
+    def open_sink(self, connection: ConnectionSpec) -> Sink:
+        """The write side. Raises PermanentError when the connector cannot write."""
+        ...

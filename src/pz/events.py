@@ -1,0 +1,276 @@
+"""What happens in a run, as typed events on one bus; console, live tree and NDJSON are three views of it.
+
+The wire form of an event is one JSON object: the envelope ``version``, ``event``, ``at`` (UTC, ISO 8601, milliseconds,
+``Z``) and ``runId``, then the event's own fields in camelCase. Fields are only ever added. Events never carry
+partition ids, tokens, option values, hosts or row values (check samples in ``errorMessage`` are the one exception).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+__all__ = [
+    "AmbiguousDateInferenceDetected",
+    "BreakerStateChanged",
+    "ConnectorLog",
+    "Event",
+    "EventBus",
+    "LossyIntegerInferenceDetected",
+    "MergeKeyDuplicatesDetected",
+    "NodeCompleted",
+    "NodeProgress",
+    "NodeStarted",
+    "Notice",
+    "RetentionSwept",
+    "RetryScheduled",
+    "RunCompleted",
+    "RunStarted",
+    "SourceDriftDetected",
+]
+
+ENVELOPE_VERSION = 1
+
+
+def now() -> datetime:
+    """The present moment, in UTC."""
+    return datetime.now(UTC)
+
+
+def timestamp(moment: datetime) -> str:
+    """Spell a moment as every artifact and event does: UTC, milliseconds, ``Z``."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events. ``name`` is the wire name; subclasses add their fields."""
+
+    name: ClassVar[str] = "event"
+    run_id: str
+    at: datetime = field(default_factory=now)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The event as a JSON-ready mapping, envelope first; fields declared ``omit_none`` are left out when None."""
+        wire: dict[str, Any] = {
+            "version": ENVELOPE_VERSION,
+            "event": self.name,
+            "at": timestamp(self.at),
+            "runId": self.run_id,
+        }
+        for spec in dataclasses.fields(self):
+            if spec.name in {"run_id", "at"} or (spec.metadata.get("omit_none") and getattr(self, spec.name) is None):
+                continue
+            wire[_camel(spec.name)] = getattr(self, spec.name)
+        return wire
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.title() for part in rest)
+
+
+def _optional() -> Any:
+    return field(default=None, metadata={"omit_none": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    """The first event of every run."""
+
+    name: ClassVar[str] = "run_started"
+    project_name: str
+    node_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStarted(Event):
+    """A node was dispatched."""
+
+    name: ClassVar[str] = "node_started"
+    node_id: str
+    kind: str
+    node_name: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """As the base, with the node's name under ``name``."""
+        wire = super().to_wire()
+        wire["name"] = wire.pop("nodeName")
+        return wire
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeProgress(Event):
+    """Rows moved so far by a node; ``total`` where it is known."""
+
+    name: ClassVar[str] = "node_progress"
+    node_id: str
+    rows: int
+    bytes: int
+    batches: int
+    total: int | None = _optional()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryScheduled(Event):
+    """A transient failure will be tried again after ``delay_ms``."""
+
+    name: ClassVar[str] = "retry_scheduled"
+    node_id: str
+    attempt: int
+    max_attempts: int
+    delay_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCompleted(Event):
+    """A node ended; published exactly once per node. Blocks that do not apply are absent."""
+
+    name: ClassVar[str] = "node_completed"
+    node_id: str
+    kind: str
+    node_name: str
+    status: str
+    rows: int
+    duration_ms: int
+    error_code: str | None = None
+    error_message: str | None = None
+    timings: Mapping[str, int] | None = None
+    provenance: str | None = _optional()
+    fused: bool | None = _optional()
+    ops: Mapping[str, int] | None = _optional()
+    partitions: Mapping[str, int] | None = _optional()
+    delivery: Mapping[str, Any] | None = _optional()
+    cdc: Mapping[str, Any] | None = _optional()
+
+    def to_wire(self) -> dict[str, Any]:
+        """As the base, with the node's name under ``name``."""
+        wire = super().to_wire()
+        wire["name"] = wire.pop("nodeName")
+        return wire
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCompleted(Event):
+    """The run's totals; only ``retention_swept`` may follow."""
+
+    name: ClassVar[str] = "run_completed"
+    status: str
+    succeeded: int
+    failed: int
+    skipped: int
+    duration_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionSwept(Event):
+    """Old staging databases were removed after the run."""
+
+    name: ClassVar[str] = "retention_swept"
+    runs: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceDriftDetected(Event):
+    """A source's columns differ from the accepted baseline."""
+
+    name: ClassVar[str] = "source_drift_detected"
+    node_id: str
+    dataset: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    retyped: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeKeyDuplicatesDetected(Event):
+    """The input of a merge held several rows for a key; all but one per key were dropped."""
+
+    name: ClassVar[str] = "merge_key_duplicates_detected"
+    node_id: str
+    keys: tuple[str, ...]
+    groups: int
+    extra_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossyIntegerInferenceDetected(Event):
+    """Whole numbers beyond 2^53 were inferred as floating point."""
+
+    name: ClassVar[str] = "lossy_integer_inference_detected"
+    node_id: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmbiguousDateInferenceDetected(Event):
+    """A date format was guessed and no value ever told day from month."""
+
+    name: ClassVar[str] = "ambiguous_date_inference_detected"
+    node_id: str
+    columns: tuple[str, ...]
+    format: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakerStateChanged(Event):
+    """A connection's circuit breaker opened, half-opened or closed."""
+
+    name: ClassVar[str] = "breaker_state_changed"
+    connection: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectorLog(Event):
+    """Something a connector wants the operator to know; at most once per run and text."""
+
+    name: ClassVar[str] = "connector_log"
+    connection: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice(Event):
+    """A note or warning of the engine, in the words that the console prints."""
+
+    name: ClassVar[str] = "notice"
+    severity: str
+    message: str
+    code: str | None = _optional()
+
+
+Handler = Callable[[Event], None]
+
+
+class EventBus:
+    """Delivers each event to every handler, one event at a time, in the publisher's thread.
+
+    A handler that raises is dropped and remembered in ``broken``; it never disturbs the run or the other handlers.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: list[Handler] = []
+        self._lock = threading.RLock()
+        self.broken: list[BaseException] = []
+
+    def subscribe(self, handler: Handler) -> None:
+        """Add a handler; it sees the events published from now on."""
+        with self._lock:
+            self._handlers.append(handler)
+
+    def publish(self, event: Event) -> None:
+        """Hand an event to all handlers."""
+        with self._lock:
+            for handler in list(self._handlers):
+                try:
+                    handler(event)
+                except Exception as failure:  # noqa: BLE001 - a view must not be able to break the run
+                    self._handlers.remove(handler)
+                    self.broken.append(failure)
