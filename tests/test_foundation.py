@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pz import durable
+from pz.codes import CODES
 from pz.durable import Step, step, write_atomic
-from pz.errors import CODES, Code, Problem, Problems, ProjectError
+from pz.errors import Code, Problem, Problems, ProjectError
 
 SRC = Path(__file__).parents[1] / "src" / "pz"
 
