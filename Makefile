@@ -45,7 +45,7 @@ $(READY2): pyproject.toml requirements-dev.txt
 	@rm -f .duckdb2.txt
 
 docs: $(READY)  ## write the generated parts of docs/
-	$(BIN)/python scripts/docs.py
+	$(BIN)/python scripts/generate_docs.py
 
 bench: $(READY)  ## measure against plain DuckDB, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks
