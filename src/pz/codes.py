@@ -144,6 +144,7 @@ class Code(StrEnum):
     PZ0707 = "PZ0707"
     PZ0708 = "PZ0708"
     PZ0709 = "PZ0709"
+    PZ0710 = "PZ0710"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -525,6 +526,11 @@ CODES: dict[Code, CodeInfo] = {
         "run",
         "What was delivered earlier in this chain is not what was read this time; state is not advanced",
         "Do a normal run",
+    ),
+    Code.PZ0710: CodeInfo(
+        "run, warn",
+        "The results file of a run could not be written; the run goes on",
+        "Look at the named path; until a later write succeeds, the file shows an older state of the run",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset", "Correct the path, or declare `missing: empty`"

@@ -17,9 +17,11 @@ verbatim in results, events and the console.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 
 from pz.codes import CODES, Code
 
@@ -38,6 +40,7 @@ __all__ = [
     "Severity",
     "StateError",
     "TransientError",
+    "os_problem",
 ]
 
 
@@ -203,3 +206,16 @@ class OutcomeUnknown(ConnectorError):
 
 class Cancelled(Exception):
     """The run was told to stop and this piece of work obeyed."""
+
+
+_OS_CODES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), (Code.PZ0531, "permission denied")),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (Code.PZ0532, "the disk is full")),
+    **dict.fromkeys((errno.EBUSY, errno.ETXTBSY), (Code.PZ0533, "the file is held by another process")),
+}
+
+
+def os_problem(failure: OSError, path: Path, otherwise: Code) -> Problem:
+    """Say what the operating system refused, and where; decided by the error number, never by the text."""
+    code, words = _OS_CODES.get(failure.errno or 0, (otherwise, failure.strerror or type(failure).__name__))
+    return Problem(code, f"{words}: {path}")
