@@ -1,0 +1,68 @@
+"""Just enough of SQL's lexical rules to find where a query begins and ends: comments, quotes, dollar quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+__all__ = ["skip_blank", "without_end"]
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s+ | --[^\n]*)
+    | (?P<comment>/\*)
+    | [eE]'(?:\\.|''|[^'\\])*'?
+    | '(?:''|[^'])*'?
+    | "(?:""|[^"])*"?
+    | (?P<tag>\$(?:[A-Za-z_]\w*)?\$)
+    | \w+
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+def without_end(sql: str) -> str:
+    """Drop blanks and comments at the end, and one semicolon there, so that the query can be wrapped in brackets."""
+    ends = [(0, "")]
+    for start, end in _significant(sql):
+        ends.append((end, sql[start:end]))
+        if len(ends) > 3:
+            del ends[0]
+    if ends[-1][1] == ";":
+        ends.pop()
+        return sql[: ends[-1][0]]
+    return sql[: ends[-1][0]]
+
+
+def skip_blank(sql: str, position: int) -> int:
+    """The position of the first character at or after ``position`` that is neither blank nor comment."""
+    return next((start for start, _ in _significant(sql, position)), len(sql))
+
+
+def _significant(sql: str, position: int = 0) -> Iterator[tuple[int, int]]:
+    """Start and end of every token that is neither blank nor comment."""
+    while position < len(sql):
+        match = _TOKEN.match(sql, position)
+        assert match is not None  # the last alternative takes any character
+        start, position = position, match.end()
+        if match["blank"]:
+            continue
+        if match["comment"]:
+            position = _end_of_comment(sql, position)
+            continue
+        if match["tag"]:
+            close = sql.find(match["tag"], position)
+            position = len(sql) if close < 0 else close + len(match["tag"])
+        yield start, position
+
+
+def _end_of_comment(sql: str, position: int) -> int:
+    """Block comments nest; one that is never closed reaches to the end."""
+    depth = 1
+    for edge in _COMMENT_EDGE.finditer(sql, position):
+        depth += 1 if edge[0] == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return len(sql)
