@@ -163,369 +163,519 @@ class CodeInfo:
 CODES: dict[Code, CodeInfo] = {
     Code.PZ0101: CodeInfo(
         "load",
-        "A project YAML file is malformed: not YAML, wrong shape, or (sidecar and others) an unknown key",
-        "Did-you-mean for the key; otherwise ~fix the named file",
+        "A project YAML file is not valid YAML, has the wrong shape, or holds an unknown key.",
+        "Correct the named file; the project reference lists the keys.",
     ),
     Code.PZ0102: CodeInfo(
-        "CLI start", "`--vars` text is not JSON, or is JSON but not an object", "Must be a JSON object"
+        "load",
+        "The variables are not a mapping: `--vars` takes a JSON object, `vars:` a YAML mapping.",
+        'Write `--vars \'{"name": "value"}\'`, or a mapping under `vars:`.',
     ),
     Code.PZ0103: CodeInfo(
-        "load, render", "`env()` or `${VAR}` names a variable that is not set", "Set the named variable"
+        "load, render",
+        "`env()` or `${VAR}` names an environment variable that is not set.",
+        "Set the variable, or write `$${` for a literal `${`.",
     ),
     Code.PZ0104: CodeInfo(
         "render",
-        "Template cannot be parsed or rendered (other than an unset variable)",
-        'Keep a source/sink call on one line; or the list of callable functions and constants; unknown var gets a near miss or "declare it"',
+        "A pipeline's template cannot be parsed or rendered.",
+        "Use only source, ref, sink, watermark, var, env, this, run_id and run_started_at.",
     ),
     Code.PZ0110: CodeInfo(
         "load, compile",
-        "Two pipelines, or two datasets, end up with one name (also when differing by case only, also across connections)",
-        "Rename one; both are named",
+        "Two pipelines, or two datasets, end up with the same name; case does not tell them apart.",
+        "Rename one of the two.",
     ),
-    Code.PZ0111: CodeInfo("load", "Sidecar names a pipeline no SQL file defines", "Fix the name or remove the sidecar"),
+    Code.PZ0111: CodeInfo(
+        "load",
+        "A configuration file names a pipeline that no SQL file defines.",
+        "Correct `pipeline:` in the file, or remove the file.",
+    ),
     Code.PZ0113: CodeInfo(
         "load",
-        "Check is invalid: unknown type, bad or unknown option, or an identical duplicate",
-        "Fix the option / drop the duplicate",
+        "A check is of an unknown type, has a wrong or unknown option, or repeats another one.",
+        "Correct or remove the check.",
     ),
     Code.PZ0120: CodeInfo(
-        "load", "`engine:` block invalid (shape, range, unknown key, quoted number)", "Did-you-mean for keys"
+        "load",
+        "The `engine:` block has a wrong shape, a value out of range, or an unknown key.",
+        "Correct the named key; numbers are written without quotes.",
     ),
     Code.PZ0121: CodeInfo(
-        "load, render", "`retry:` invalid (shape, bounds, duration, unknown key)", "Did-you-mean for keys"
+        "load, render",
+        "A `retry:` block has a wrong shape, a value out of bounds, or an unknown key.",
+        "Give max_attempts, base_delay and max_delay; durations look like 500ms or 2m.",
     ),
     Code.PZ0122: CodeInfo(
         "load, render",
-        "`max_concurrency:` not an integer of at least 1, or placed on a call",
-        "Belongs on the connection",
+        "`max_concurrency:` is not a whole number of at least 1, or stands on a call.",
+        "Put a whole number of at least 1 on the connection.",
     ),
     Code.PZ0123: CodeInfo(
-        "load", "`retention:` invalid, or keeps fewer than one run", "Use off or keep_last of 1 or more"
+        "load",
+        "`retention:` is malformed, or would keep less than one run.",
+        "Write `retention: off`, or `keep_last:` with 1 or more.",
     ),
     Code.PZ0124: CodeInfo(
         "load",
-        "`state:` block invalid, unknown backend, or backend keys under the local backend",
-        "Remove or move the key",
+        "The `state:` block is invalid, names an unknown backend, or has keys of another backend.",
+        "Correct, remove or move the named key.",
     ),
     Code.PZ0125: CodeInfo(
         "load",
-        "State connection missing or of the wrong connector, or a remote backend without any credentials",
-        "Name a valid connection or set the variable",
+        "The state connection is missing or of the wrong kind, or a remote store has no credentials.",
+        "Name a connection of the right kind, or set the variable that is named.",
     ),
-    Code.PZ0126: CodeInfo("load", "`on_source_drift:` not ignore, warn or fail", "Use one of the three"),
+    Code.PZ0126: CodeInfo("load", "`on_source_drift:` is not one of the three policies.", "Use ignore, warn or fail."),
     Code.PZ0127: CodeInfo(
         "schema accept",
-        "Argument does not lead to a dataset with a recorded observed schema (ignore policy, contract, or reused staging)",
-        "Run again so that a schema is observed",
+        "There is no recorded schema to accept for this dataset.",
+        "Run the dataset again, so that its schema is observed, then accept it.",
     ),
-    Code.PZ0130: CodeInfo("init", "Target directory not empty", "Choose another directory"),
-    Code.PZ0131: CodeInfo("init", "Unknown template", "List the templates"),
-    Code.PZ0132: CodeInfo("init", "Neither a name nor the list flag, or both", "Give exactly one"),
+    Code.PZ0130: CodeInfo("init", "The target directory is not empty.", "Choose another directory, or empty this one."),
+    Code.PZ0131: CodeInfo(
+        "init", "There is no template of this name.", "List the templates with `pz init --list-templates`."
+    ),
+    Code.PZ0132: CodeInfo(
+        "init", "`pz init` got neither a name nor `--list-templates`, or both.", "Give exactly one of the two."
+    ),
     Code.PZ0133: CodeInfo(
-        "load, warn",
-        "`${VAR}` in an entity block, which is never substituted",
-        "Names connection and option; ~move it to the connection",
+        "load, warning",
+        "`${VAR}` stands in an entity block, where it is never substituted.",
+        "Move the option to the connection, where variables are substituted.",
     ),
-    Code.PZ0134: CodeInfo("load", "Materialization outside table/view/ephemeral", "Did-you-mean"),
-    Code.PZ0135: CodeInfo("load, warn", "A `.yaml` file where only `.yml` is read", "Names the file; ~rename it"),
+    Code.PZ0134: CodeInfo("load", "`materialization:` is not one that exists.", "Use table, view or ephemeral."),
+    Code.PZ0135: CodeInfo(
+        "load, warning",
+        "A file ends in `.yaml` where only `.yml` is read, so it is ignored.",
+        "Rename the file to end in `.yml`.",
+    ),
     Code.PZ0136: CodeInfo(
         "load",
-        "Pipeline or connection name is not a plain identifier, or a connection name holds a double underscore",
-        "A concrete new name",
+        "A pipeline or connection name is not a plain identifier, or a connection name holds `__`.",
+        "Use letters, digits and single underscores, beginning with a letter.",
     ),
     Code.PZ0137: CodeInfo(
         "compile",
-        "Option value of a type or value with no lossless canonical form (infinity, unknown type)",
-        "Names option and file; ~use text, number, boolean, list or mapping",
+        "An option has a value that cannot be written down exactly, such as an infinite number.",
+        "Use text, a finite number, true or false, a list or a mapping.",
     ),
     Code.PZ0201: CodeInfo(
         "render, compile",
-        "`ref`/`source`/`sink` names something unknown, or the call has wrong arguments",
-        "Near miss by one edit or case",
+        "`ref`, `source` or `sink` names something unknown, or has the wrong arguments.",
+        "Check the spelling against `pz ls` and `connections.yml`.",
     ),
-    Code.PZ0202: CodeInfo("compile", "Dependency cycle", "break the cycle; the path and one file are named"),
+    Code.PZ0202: CodeInfo(
+        "compile",
+        "Pipelines refer to each other in a circle.",
+        "Remove one of the references on the path that is shown.",
+    ),
     Code.PZ0204: CodeInfo(
-        "compile", "Ephemeral pipeline refers to an ephemeral one", "Make one of them a table or view"
+        "compile", "An ephemeral pipeline refers to another ephemeral one.", "Make one of the two a table or a view."
     ),
     Code.PZ0205: CodeInfo(
-        "compile", "Checks on an ephemeral pipeline", "Change the materialization or drop the checks"
+        "compile",
+        "An ephemeral pipeline has checks, but nothing is materialised that they could look at.",
+        "Make it a table or a view, or move the checks to a pipeline that reads it.",
     ),
-    Code.PZ0206: CodeInfo("compile", "Two pipelines claim one sink entity", "Keep one writer"),
-    Code.PZ0208: CodeInfo("render", "Sink call malformed (missing, extra or repeated arguments)", "Correct the call"),
-    Code.PZ0209: CodeInfo("compile", "Merge without keys", "Declare keys"),
-    Code.PZ0210: CodeInfo("selection", "Selector atom matches no node", "Check the name"),
-    Code.PZ0211: CodeInfo("compile", "Keys without merge", "Drop keys or use merge"),
+    Code.PZ0206: CodeInfo(
+        "compile",
+        "Two pipelines load the same output.",
+        "Keep one writer for each output; combine the two with UNION ALL.",
+    ),
+    Code.PZ0208: CodeInfo(
+        "render",
+        "A `sink()` call is malformed or stands in the wrong place.",
+        "Begin the pipeline with INSERT INTO {{ sink('connection', 'entity') }}.",
+    ),
+    Code.PZ0209: CodeInfo(
+        "compile", "An output is merged but declares no keys.", "Add `keys:` with the columns that identify a row."
+    ),
+    Code.PZ0210: CodeInfo(
+        "selection", "A selector, or a flow name, matches no node.", "Look at the names that `pz ls` prints."
+    ),
+    Code.PZ0211: CodeInfo(
+        "compile", "An output declares keys but is not merged.", "Remove `keys:`, or use `strategy: merge`."
+    ),
     Code.PZ0212: CodeInfo(
         "compile",
-        "Cursor missing from, or of a wrong type in, the column contract",
-        "Lists int, bigint, decimal, date, timestamp",
+        "The cursor is not in the column contract, or has a type that cannot be a cursor.",
+        "Declare it as int, bigint, decimal, date, timestamp or timestamptz.",
     ),
     Code.PZ0213: CodeInfo(
         "compile",
-        "Window settings break a rule (no initial, wrong form, until not after initial, query mode, …)",
-        "Fix the named key",
+        "The settings of a read window break a rule.",
+        "Correct the named key; a window needs `initial` and `max_window`.",
     ),
     Code.PZ0214: CodeInfo(
         "compile, plan",
-        "Incremental or feed read into append without consent",
-        "Use merge with keys, or record consent with duplicates: accept (the original's text also offers replace, which PZ0335 then refuses for these reads: do not repeat that)",
+        "A read that may repeat rows feeds an append output without consent.",
+        "Use `strategy: merge` with `keys:`, or accept repeats with `duplicates: accept`.",
     ),
     Code.PZ0215: CodeInfo(
-        "selection", "Bare run of a project with several unconnected flows", "Name a flow, select, or ask for all"
+        "selection",
+        "The project has several unconnected flows, and the command does not say which to run.",
+        "Name a flow, select with `--select`, or run everything with `--all`.",
     ),
-    Code.PZ0216: CodeInfo("selection", "Flow names, selection and all combined", "Use one mechanism"),
-    Code.PZ0217: CodeInfo("compile", "Date-templated path without a date/timestamp cursor", "Add such a cursor"),
+    Code.PZ0216: CodeInfo("selection", "Flow names, `--select` and `--all` are combined.", "Use one of the three."),
+    Code.PZ0217: CodeInfo(
+        "compile",
+        "A path has date tokens, but the dataset has no date or timestamp cursor.",
+        "Declare a date or timestamp cursor, or take the tokens out of the path.",
+    ),
     Code.PZ0218: CodeInfo(
-        "compile", "Date tokens unknown or not a contiguous coarse-to-fine run", "the known tokens in order"
+        "compile",
+        "The date tokens of a path are unknown, or leave a gap between coarse and fine.",
+        "Use {yyyy} {MM} {dd} {HH} {mm} from coarse to fine, without a gap.",
     ),
     Code.PZ0219: CodeInfo(
         "compile",
-        "Partitioned output: `partition_by` is no column list, or disagrees with the path tokens",
-        "Align the two",
+        "`partition_by` is not a list of columns, or disagrees with the tokens of the path.",
+        "Name existing columns, and bring path and `partition_by` into line.",
     ),
-    Code.PZ0221: CodeInfo("compile", "Date-templated path without a bounded window", "Add initial and max_window"),
-    Code.PZ0222: CodeInfo("compile", "`files_per_partition` is not a positive integer", "Use 1 or more"),
+    Code.PZ0221: CodeInfo(
+        "compile",
+        "A path has date tokens, but the dataset is not read in windows.",
+        "Add `initial` and `max_window` to the `sync:` block.",
+    ),
+    Code.PZ0222: CodeInfo("compile", "`files_per_partition` is not a positive whole number.", "Use 1 or more."),
     Code.PZ0223: CodeInfo(
-        "compile, warn", "Pipeline result is neither loaded nor referenced", "Load it, reference it, or remove it"
+        "compile, warning",
+        "The result of a pipeline is neither loaded anywhere nor used by another pipeline.",
+        "Load it, refer to it, or remove the pipeline.",
     ),
     Code.PZ0224: CodeInfo(
         "compile",
-        "Watermark comparison not recognised, or its column does not come from the claimed dataset",
-        "Use the one accepted shape: cursor column greater (or equal) than an expression holding the watermark",
+        "A comparison with `watermark()` is not of a form that can be understood.",
+        "Compare a column of that dataset: `cursor > expression with one watermark() call`.",
     ),
     Code.PZ0225: CodeInfo(
-        "compile", "Dataset incremental both in YAML and in SQL", "Either one; a windowed read is for YAML"
+        "compile", "A dataset is incremental in YAML and in SQL at once.", "Keep one; a windowed read belongs in YAML."
     ),
     Code.PZ0227: CodeInfo(
-        "compile", "Watermark cursor absent from the contract or of an unsupported type", "Add it to the contract"
+        "compile",
+        "The column compared with `watermark()` is not in the contract, or has an unsupported type.",
+        "Declare it as int, bigint, decimal, date, timestamp or timestamptz.",
     ),
-    Code.PZ0229: CodeInfo("compile", "Descending cursor order with a page limit", "Drop one of the two"),
-    Code.PZ0230: CodeInfo("compile", "Pipeline named like a source's staging relation", "Rename the pipeline"),
+    Code.PZ0229: CodeInfo(
+        "compile", "A dataset is read in descending cursor order with a limit on the pages.", "Remove one of the two."
+    ),
+    Code.PZ0230: CodeInfo("compile", "A pipeline has the name of a source's staging relation.", "Rename the pipeline."),
     Code.PZ0231: CodeInfo(
-        "compile", "Watermark comparisons of one dataset name different cursor columns", "Use one column"
+        "compile", "The `watermark()` comparisons of a dataset use different columns.", "Use one column in all of them."
     ),
     Code.PZ0232: CodeInfo(
-        "compile, warn",
-        "SQL embeds the run id or run start, so the node id changes each run",
-        "Advisory: retry will always rerun this pipeline",
+        "compile, warning",
+        "The SQL contains the run id or the start of the run, so it differs from run to run.",
+        "Expect `pz retry` to run this pipeline and what depends on it again.",
     ),
     Code.PZ0301: CodeInfo(
         "validate",
-        "Connection, dataset or output option fails the connector's schema",
-        "Accepted options and near miss; for type mix-ups: quote the reference, or write true/false unquoted",
+        "An option of a connection, dataset or output is unknown to the connector, or has a wrong value.",
+        "See the connector's options with `pz connectors`.",
     ),
-    Code.PZ0305: CodeInfo("registry, run", "Connector not installed", "Restore or fix the connector name"),
+    Code.PZ0305: CodeInfo(
+        "validate, run",
+        "A connector is not installed.",
+        "Correct `connector:`, or install the package that provides it.",
+    ),
     Code.PZ0311: CodeInfo(
-        "run; validate as warn",
-        "DuckDB set-up statement failed (extension, secret, setting, attach); also the warning for two tokens where a session allows one",
-        "Shows only a redacted statement",
+        "run; validate: warning",
+        "A statement that prepares DuckDB failed: an extension, a secret, a setting or an attach.",
+        "Check the connection's options, and that the extension can be loaded.",
     ),
     Code.PZ0312: CodeInfo(
         "plan",
-        "Option needs the universal path but the connector is native-only (or the reverse route is forced)",
-        "Remove the forcing setting",
+        "The dataset needs a way of moving that the connector does not have, or that is switched off.",
+        "Remove the option or setting that forces the way, or use another connector.",
     ),
     Code.PZ0313: CodeInfo(
         "plan",
-        "Window or ceiling on a connector without bounded-window support",
-        "Use another connector or drop the window",
+        "A dataset has an upper bound, but its connector cannot stop at one.",
+        "Remove the window or the upper bound, or use another connector.",
     ),
-    Code.PZ0314: CodeInfo("plan", "Date tokens or `partition_by` without the needed capability", "As above"),
-    Code.PZ0315: CodeInfo("compile, plan", "Two resume mechanisms on one dataset", "Keep one"),
+    Code.PZ0314: CodeInfo(
+        "plan",
+        "Date tokens or `partition_by` are used with a connector that does not support them.",
+        "Remove them, or use another connector.",
+    ),
+    Code.PZ0315: CodeInfo("compile, plan", "A dataset would be resumed in two ways at once.", "Keep one of the two."),
     Code.PZ0316: CodeInfo(
         "plan, run",
-        "Token-resumed or cdc read in more than one partition",
-        "Explains that one token or log position cannot span partitions",
+        "A read that resumes from one token or log position is split into several parts.",
+        "Remove the partitioning options; one position cannot stand for several parts.",
     ),
-    Code.PZ0317: CodeInfo("plan", "Rate limit on a connector that does not pace", "Remove it"),
+    Code.PZ0317: CodeInfo(
+        "plan", "`rate_limit:` stands on a connection whose connector does not pace its calls.", "Remove `rate_limit:`."
+    ),
     Code.PZ0318: CodeInfo(
         "load, render",
-        "`rate_limit:` malformed, out of bounds, or not on the connection",
-        "Declare it on the connection",
+        "`rate_limit:` is malformed, out of bounds, or not on the connection.",
+        "Put it on the connection, with requests_per_minute from 1 to 1000000.",
     ),
     Code.PZ0319: CodeInfo(
         "plan, run",
-        "Stable partition ids promised but missing, empty or repeated; or checkpointable reads without stable ids",
-        "Connector defect",
+        "A connector promised stable partition ids but gave none, or the same one twice.",
+        "Report it to the author of the connector.",
     ),
-    Code.PZ0324: CodeInfo("plan", "Write strategy not supported by the sink", "Use another strategy"),
-    Code.PZ0330: CodeInfo("validate with connect", "Connection check failed", "Check host and credentials"),
+    Code.PZ0324: CodeInfo(
+        "plan",
+        "The connector cannot write with this strategy.",
+        "Use one of the strategies that `pz connectors` lists for it.",
+    ),
+    Code.PZ0330: CodeInfo(
+        "validate --connect", "The connection could not be established.", "Check host, port and credentials."
+    ),
     Code.PZ0331: CodeInfo(
         "validate, run",
-        "Live schema differs from the contract or from the accepted baseline",
-        "Accept the schema with the schema-accept verb",
+        "The columns of the source differ from the contract, or from what was accepted earlier.",
+        "Correct the contract, or accept the change with `pz schema accept`.",
     ),
-    Code.PZ0334: CodeInfo(
-        "load, render",
-        "`sync:` block, or strategy/duplicates/on_delete/schema_policy, invalid",
-        "Near miss where there is one",
-    ),
+    Code.PZ0334: CodeInfo("load, render", "A `sync:` block or a write setting is invalid.", "Correct the named key."),
     Code.PZ0335: CodeInfo(
         "compile, plan",
-        "Read shape and write strategy that lose data (incremental or feed into replace, cdc into replace/append)",
-        "Use merge, or drop sync for a full read",
+        "This way of reading and this way of writing would lose rows together.",
+        "Use `strategy: merge`, or remove `sync:` for a full read.",
     ),
-    Code.PZ0336: CodeInfo("compile", "cdc-fed merge without on_delete", "Choose delete, soft or ignore"),
+    Code.PZ0336: CodeInfo(
+        "compile",
+        "An output that is fed by change capture does not say what happens to deletes.",
+        "Add `on_delete:` with delete, soft or ignore.",
+    ),
     Code.PZ0337: CodeInfo(
         "compile",
-        "on_delete on an output not fed by cdc, or deletes that cannot be routed",
-        "Remove it or read one source",
+        "`on_delete` stands on an output that deletes cannot reach.",
+        "Remove `on_delete`, or read one captured table and pass its keys through unchanged.",
     ),
     Code.PZ0338: CodeInfo(
         "plan, run",
-        "Connector has no change capture, or its change rows break the contract",
-        "Other connector / connector defect",
+        "The connector has no change capture, or its change rows break the contract.",
+        "Use another connector; if it should have it, report it to the connector's author.",
     ),
-    Code.PZ0339: CodeInfo("plan", "Sink cannot apply deletes", "Use ignore or another sink"),
+    Code.PZ0339: CodeInfo(
+        "plan", "The connector cannot apply deletes.", "Use `on_delete: ignore`, or another connector."
+    ),
     Code.PZ0340: CodeInfo(
         "run",
-        "Merge keys missing or NULL in the deletes relation",
-        "Keys must come through unchanged; rename only in the upsert view",
+        "A merge key is missing or NULL in the deletes of a captured table.",
+        "Pass the keys through the pipeline unchanged.",
     ),
-    Code.PZ0341: CodeInfo("load, render", "Option declared in YAML and at the call site", "Keep one place"),
+    Code.PZ0341: CodeInfo(
+        "load, render", "The options of one entity are declared in YAML and in the call.", "Keep one of the two places."
+    ),
     Code.PZ0344: CodeInfo(
-        "load, render", "Entity name empty, with an empty segment, or with whitespace", "Correct the name"
+        "load, render", "An entity name is empty, has an empty part, or contains white space.", "Correct the name."
     ),
-    Code.PZ0345: CodeInfo("validate", "Connector's schema claims a key the engine owns", "Connector defect"),
-    Code.PZ0349: CodeInfo("compile", "Dataset read by several pipelines", "Shows the staging pipeline to add"),
+    Code.PZ0345: CodeInfo(
+        "validate",
+        "A connector claims an option that belongs to the engine.",
+        "Report it to the author of the connector.",
+    ),
+    Code.PZ0349: CodeInfo(
+        "compile",
+        "Several pipelines read the same dataset.",
+        "Read it in one pipeline, and let the others refer to that one.",
+    ),
     Code.PZ0351: CodeInfo(
-        "compile", "Upper watermark bound without a lower one", "Put a plain filter in WHERE without the watermark call"
+        "compile",
+        "A dataset read with `watermark()` has an upper bound but no lower one.",
+        "Add a lower bound, or write the upper one as a filter without `watermark()`.",
     ),
     Code.PZ0353: CodeInfo(
         "plan",
-        "Connector cannot build the native fragment: contract order contradicts the header, file missing, unaddressable name",
-        "Fix the contract or entity; only for nodes that will run",
+        "The connector cannot read this entity: a file is missing, or the header contradicts the contract.",
+        "Correct the contract or the entity.",
     ),
     Code.PZ0361: CodeInfo(
         "validate, plan",
-        "Format not supported in this direction or tier, or many files for a single-workbook format",
-        "Supported set is listed; pick one or another connector",
+        "The format is not supported here, for reading or for writing.",
+        "Use one of the formats that are listed, or another connector.",
     ),
     Code.PZ0362: CodeInfo(
-        "validate, plan", "Format option not valid for the format, or bad value", "Remove or fix the option"
+        "validate, plan",
+        "An option does not belong to the format, or has a wrong value.",
+        "Remove or correct the option.",
     ),
     Code.PZ0363: CodeInfo(
-        "plan", "Token-resumed dataset on a native-only connector", "Connector with an Arrow path, or full/cursor read"
+        "plan",
+        "A dataset that resumes from a token is on a connector that cannot carry tokens.",
+        "Read it in full or by a cursor, or use another connector.",
     ),
     Code.PZ0364: CodeInfo(
-        "validate, warn", "Connector's own non-blocking warning (e.g. unpinned host key)", "The connector's text"
+        "validate, warning",
+        "The connector warns about its configuration.",
+        "Read the connector's text, and change the option if you do not want the risk.",
     ),
     Code.PZ0365: CodeInfo(
-        "validate, plan", "Relative path leaves a declared root", "Absolute path, or move the root up"
+        "validate, plan",
+        "A relative path leads out of the declared root.",
+        "Use an absolute path, or move the root up.",
     ),
     Code.PZ0401: CodeInfo(
-        "pre-run",
-        "Rendered SQL fails the dry compile against empty contract tables",
-        "Carries the engine's message; ~fix the column",
+        "before a run",
+        "The SQL of a pipeline does not compile against the declared columns.",
+        "Correct the SQL or the column contract; the message is DuckDB's.",
     ),
-    Code.PZ0500: CodeInfo("any", "Unexpected exception, exit 3", "Report it; debug variable adds the stack"),
+    Code.PZ0500: CodeInfo(
+        "any",
+        "Something happened that should not: a defect. The exit code is 3.",
+        "Report it; with PZ_DEBUG=1 the stack is printed.",
+    ),
     Code.PZ0501: CodeInfo(
-        "run", "Node failed for a reason without its own code", "For resource errors, guidance naming pz keys"
+        "run",
+        "A node failed for a reason that has no code of its own.",
+        "Read the message; `pz retry` continues when the cause is gone.",
     ),
-    Code.PZ0502: CodeInfo("retry", "No readable prior run", "Run first"),
-    Code.PZ0503: CodeInfo("retry", "Prior run never finished", "Do a normal run; tells how many nodes were recorded"),
-    Code.PZ0504: CodeInfo("retry", "Prior run ended fatally", "Do a normal run"),
+    Code.PZ0502: CodeInfo("retry", "There is no earlier run to continue.", "Run first."),
+    Code.PZ0503: CodeInfo(
+        "retry",
+        "The earlier run has not finished, and its process is still there.",
+        "Wait for it, or end the process that is named.",
+    ),
+    Code.PZ0504: CodeInfo("retry", "The earlier run ended before anything could be kept.", "Start a new run."),
     Code.PZ0505: CodeInfo(
         "run",
-        "Cursor landed as an unsupported type, or differs from declared or stored type",
-        "Align the contract, or full refresh",
+        "The cursor arrived with an unsupported type, or one that differs from the declared or stored type.",
+        "Correct the contract, or start over with `--full-refresh`.",
     ),
     Code.PZ0506: CodeInfo(
-        "run", "Circuit breaker open, connector not called", "States connection and cool-down in seconds"
+        "run",
+        "The connection failed too often and is left alone for a while.",
+        "Wait for the time that is named, then run `pz retry`.",
     ),
-    Code.PZ0507: CodeInfo("cdc drop", "Not exactly one connection.entity argument", "Give one target"),
-    Code.PZ0508: CodeInfo("cdc drop", "Target is not a declared cdc dataset", "Check the name"),
+    Code.PZ0507: CodeInfo("cdc drop", "The command needs exactly one dataset.", "Give one `connection.entity`."),
+    Code.PZ0508: CodeInfo("cdc drop", "The dataset is not read by change capture.", "Check the name against `pz ls`."),
     Code.PZ0510: CodeInfo(
-        "run, test", "Check found violating rows, or its type is unknown", "For an unknown type: the six types"
+        "run, test", "A check found rows that break it.", "Run the query that is shown to see the rows."
     ),
-    Code.PZ0511: CodeInfo("clean", "Both selectors given", "Use one"),
-    Code.PZ0512: CodeInfo("clean", "Selector value unusable", "Fix the argument"),
+    Code.PZ0511: CodeInfo("clean", "`--keep-last` and `--older-than` are given together.", "Use one of the two."),
+    Code.PZ0512: CodeInfo(
+        "clean", "The value of a selector cannot be used.", "Give a number of runs, or a duration such as 7d."
+    ),
     Code.PZ0513: CodeInfo(
-        "state", "No stored watermark under the key", "List with state show; cdc drop if it is a token"
+        "state", "There is no stored watermark under this key.", "List the keys with `pz state show`."
     ),
-    Code.PZ0514: CodeInfo("state rollback", "Run recorded no usable watermark for the key", "Choose another run"),
+    Code.PZ0514: CodeInfo(
+        "state rollback",
+        "The run recorded no watermark for this key that could be used.",
+        "Choose another run from `pz runs`.",
+    ),
     Code.PZ0515: CodeInfo(
         "state",
-        "Value does not parse, moves forward on rollback, equals the current one, or type unknown",
-        "Names the verb that fits: set or clear",
+        "The value does not fit: not of the cursor's type, not earlier than, or equal to the current one.",
+        "Correct the value; `pz state set` moves forward, `clear` starts over.",
     ),
     Code.PZ0516: CodeInfo(
-        "state", "Required flag or key missing, or no confirmation on a non-terminal", "Add the flag"
+        "state",
+        "A required option is missing, or nobody is there to confirm.",
+        "Add the option that is named; `--yes` confirms.",
     ),
-    Code.PZ0517: CodeInfo("state", "A run is in flight", "Names the run; ~wait"),
-    Code.PZ0518: CodeInfo("state", "Store unreachable or authentication failed", "Names server and database"),
-    Code.PZ0519: CodeInfo("state", "Store schema newer than this build, or migration failed", "Upgrade / check rights"),
-    Code.PZ0520: CodeInfo("state", "Optimistic check lost: another run advanced the dataset", "Next run catches up"),
-    Code.PZ0521: CodeInfo("run", "NULL in a merge key", "Filter or fill the key"),
+    Code.PZ0517: CodeInfo(
+        "state", "A run is in progress, so state cannot be changed now.", "Wait for the run that is named."
+    ),
+    Code.PZ0518: CodeInfo(
+        "state",
+        "The state store cannot be reached, or refuses the credentials.",
+        "Check the address and the credentials of the store.",
+    ),
+    Code.PZ0519: CodeInfo(
+        "state",
+        "The state store was made by a newer version, or could not be migrated.",
+        "Upgrade pz, or check the rights on the store.",
+    ),
+    Code.PZ0520: CodeInfo(
+        "state", "Another run has moved this dataset on in the meantime.", "Run again; the next run catches up."
+    ),
+    Code.PZ0521: CodeInfo("run", "A merge key is NULL.", "Filter the rows out, or fill the key in the pipeline."),
     Code.PZ0522: CodeInfo(
-        "run, warn",
-        "Duplicate merge keys in the input",
-        "Deduplicate deterministically in the pipeline if order matters",
+        "run, warning",
+        "Several rows have the same merge key; one of them was kept.",
+        "Deduplicate in the pipeline, or say which row wins with `dedupe_by:`.",
     ),
     Code.PZ0523: CodeInfo(
-        "run, warn", "Whole numbers inferred as double beyond 2^53", "Declare an integer column contract"
+        "run, warning",
+        "Whole numbers beyond 2^53 were taken for floating point, which may change them.",
+        "Declare the column as bigint or decimal.",
     ),
-    Code.PZ0524: CodeInfo("run, warn", "Day/month order never disambiguated", "ISO dates, or read as text and parse"),
+    Code.PZ0524: CodeInfo(
+        "run, warning",
+        "It could not be told whether day or month comes first in a date.",
+        "Use ISO dates, or read the column as varchar and parse it.",
+    ),
     Code.PZ0525: CodeInfo(
-        "run", "Node exceeded the node timeout", "Raise the limit, or see what it waited for; retry reruns it"
+        "run",
+        "A node took longer than `engine.node_timeout`.",
+        "Raise the limit, or find out what it waited for; `pz retry` runs it again.",
     ),
     Code.PZ0526: CodeInfo(
-        "run", "Timed-out node ignored cancellation; rest of the run cancelled", "Look at the stuck connector"
+        "run",
+        "A node that timed out could not be stopped, so the rest of the run was cancelled.",
+        "Look at the system it was talking to, then run `pz retry`.",
     ),
     Code.PZ0527: CodeInfo(
-        "after run, notice",
-        "Sinks committed but some state was not stored",
-        "Names every dataset and reason; next run re-reads them",
+        "after a run",
+        "The outputs have committed, but some state could not be stored.",
+        "Run again: what was not recorded is read again.",
     ),
-    Code.PZ0528: CodeInfo("state", "Migration lock not obtained in time", "Try again"),
+    Code.PZ0528: CodeInfo("state", "Another process is migrating the state store.", "Try again in a moment."),
     Code.PZ0529: CodeInfo(
         "state",
-        "Store reached but the operation failed",
-        "Error number or status, attempts made, whether usually temporary",
+        "The state store answered, but the operation failed.",
+        "Try again if the message calls it temporary; otherwise check the store.",
     ),
-    Code.PZ0530: CodeInfo("state, warn", "Bearer token over plain http (loopback exempt)", "Use https"),
-    Code.PZ0531: CodeInfo("any", "Permission denied under the project", "Names the path"),
-    Code.PZ0532: CodeInfo("any", "Disk full", "Names the path; ~free space"),
-    Code.PZ0533: CodeInfo("any", "File held by another process", "Names the path"),
-    Code.PZ0534: CodeInfo("runs", "Limit below 1", "Positive number"),
-    Code.PZ0535: CodeInfo("completion", "Unknown shell", "bash, zsh, fish or pwsh"),
-    Code.PZ0536: CodeInfo("state", "Key or value longer than its remote column", "Rename, or keep run artifacts local"),
+    Code.PZ0530: CodeInfo("state, warning", "A token would travel over plain http.", "Use https."),
+    Code.PZ0531: CodeInfo(
+        "any", "Permission was denied for a path of the project.", "Check owner and mode of the path."
+    ),
+    Code.PZ0532: CodeInfo("any", "The disk is full.", "Free space, then run `pz retry`."),
+    Code.PZ0533: CodeInfo("any", "A file is held by another process.", "Close the program that uses the file."),
+    Code.PZ0534: CodeInfo("runs", "`--limit` is below 1.", "Give a positive number."),
+    Code.PZ0535: CodeInfo("completion", "The shell is unknown.", "Use bash, zsh, fish or pwsh."),
+    Code.PZ0536: CodeInfo(
+        "state",
+        "A key or value is longer than its column in the remote store.",
+        "Use shorter names, or keep the state local.",
+    ),
     Code.PZ0701: CodeInfo(
         "run",
-        "Another run holds the lock of a dataset or output of this run",
-        "Wait for the run that is named, or select other flows",
+        "Another run holds a dataset or an output of this run.",
+        "Wait for the run that is named, or select other flows.",
     ),
-    Code.PZ0702: CodeInfo("run", "The run directory could not be created or locked", "Look at the named path"),
+    Code.PZ0702: CodeInfo(
+        "run", "The run directory could not be created or locked.", "Check that the named path can be written."
+    ),
     Code.PZ0703: CodeInfo(
         "retry",
-        "The run to continue belongs to a live or stopped process",
-        "Wait for it or end it; its lock frees the run",
+        "The run to continue belongs to a process that is still there, perhaps stopped.",
+        "Wait for it or end it; the lock is released with the process.",
     ),
     Code.PZ0704: CodeInfo(
         "run",
-        "Outcome of a commit is unknown and nothing could settle it",
-        "Look at the destination; `pz retry` delivers again as the consent of the output allows",
+        "Whether a commit happened is unknown, and nothing could settle it.",
+        "Look at the destination; `pz retry` delivers again as the output's consent allows.",
     ),
     Code.PZ0705: CodeInfo(
         "run",
-        "State does not belong to the place it was earned at",
-        "Run with --full-refresh, or declare `start: from_state` on a new output",
+        "Stored state was earned at another place: another source, cursor or output.",
+        "Use `--full-refresh`, or `start: from_state` on an output that may begin here.",
     ),
     Code.PZ0706: CodeInfo(
         "state",
-        "A state file is damaged or of a newer version",
-        "Restore the file from a backup, or clear the entry with `pz state`",
+        "A state file is damaged, or was written by a newer version.",
+        "Restore the file from a backup, or clear the entry with `pz state clear`.",
     ),
     Code.PZ0707: CodeInfo(
-        "retry", "A run record or result file is damaged and could not be rebuilt", "Do a normal run"
+        "retry", "The record or the results of a run are damaged and could not be rebuilt.", "Start a new run."
     ),
     Code.PZ0708: CodeInfo(
-        "run", "Staging database cannot be opened", "Look at the named path; a normal run starts anew"
+        "run",
+        "The staging database of a run cannot be opened.",
+        "Check the named path; a new run starts with a new one.",
     ),
     Code.PZ0709: CodeInfo(
         "run",
-        "What was delivered earlier in this chain is not what was read this time; state is not advanced",
-        "Do a normal run",
+        "An output was given other rows earlier in this chain of retries; its state is not advanced.",
+        "Start a new run.",
     ),
     Code.PZ0710: CodeInfo(
         "run, warn",
@@ -533,11 +683,13 @@ CODES: dict[Code, CodeInfo] = {
         "Look at the named path; until a later write succeeds, the file shows an older state of the run",
     ),
     Code.PZ0720: CodeInfo(
-        "run", "No file matches the path of a dataset", "Correct the path, or declare `missing: empty`"
+        "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."
     ),
-    Code.PZ0721: CodeInfo("run", "A file changed while it was read", "Run again when the file is complete"),
-    Code.PZ0722: CodeInfo("run", "A file cannot be read in its declared format", "Correct the file or the columns"),
-    Code.PZ0723: CodeInfo("run", "A value cannot be held by the destination format", "Cast the column in the pipeline"),
+    Code.PZ0721: CodeInfo("run", "A file changed while it was read.", "Run again when the file is complete."),
+    Code.PZ0722: CodeInfo(
+        "run", "A file cannot be read in its declared format.", "Correct the file, its format or its columns."
+    ),
+    Code.PZ0723: CodeInfo("run", "The destination's format cannot hold a value.", "Cast the column in the pipeline."),
 }
 
 # Numbers that are retired, reserved or belong to features that this product does not have; never given a new meaning.

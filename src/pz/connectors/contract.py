@@ -192,13 +192,22 @@ class CancelToken:
         for callback in callbacks:
             callback()
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Run ``callback`` when cancelled (at once if it already is): the place for `interrupt()`."""
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Run ``callback`` when cancelled (at once if it already is): the place for `interrupt()`.
+
+        Returns a function that forgets the callback again; calling it twice is harmless.
+        """
         with self._lock:
-            if not self._event.is_set():
+            fire = self._event.is_set()
+            if not fire:
                 self._callbacks.append(callback)
-                return
-        callback()
+        if fire:
+            callback()
+        return lambda: self._forget(callback)
+
+    def _forget(self, callback: Callable[[], None]) -> None:
+        with self._lock:
+            self._callbacks = [kept for kept in self._callbacks if kept is not callback]
 
     def wait(self, seconds: float) -> bool:
         """Sleep up to ``seconds``; True when cancelled meanwhile."""

@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from pz.connectors.contract import ReadShape
 from pz.errors import Problem
+from pz.graph.delivery import Guarantee
 from pz.graph.model import NodeKind
 from pz.project.model import RetryPolicy
 
-__all__ = ["Budget", "Plan", "PlannedNode", "Way"]
+__all__ = ["Budget", "Guarantee", "Plan", "PlannedNode", "Way"]
 
 
 class Way(StrEnum):
@@ -24,17 +25,6 @@ class Way(StrEnum):
     DUCK_SQL = "duck_sql"
     FUSED = "fused"
     COPY_THROUGH = "copy_through"
-
-
-@dataclass(frozen=True, slots=True)
-class Guarantee:
-    """What replaying a sink edge can do to its target: the level and the condition under which it holds."""
-
-    level: str
-    condition: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.level} ({self.condition})" if self.condition else self.level
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,66 @@
+# Everything that is done with this repository, as short recipes. On a fresh machine with Python 3.11: make demo, make test.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+READY2 := .venv-duckdb2/.ready
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
+
+.NOTPARALLEL:
+.PHONY: help venv system demo test lint type pytest test-duckdb2 docs bench crash-sweep soak postgres lock clean
+
+help:  ## list the recipes
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+venv: $(READY)  ## create .venv with everything in it
+
+$(READY): pyproject.toml requirements-dev.txt
+	@PYTHON="$(PYTHON)" scripts/make_venv.sh .venv requirements-dev.txt
+
+system:  ## install the Debian packages that some suites need, where that is allowed
+	@scripts/system_packages.sh strace
+
+demo: $(READY)  ## scaffold the sample project in scratch/demo, run it, show the results
+	@scripts/demo.sh scratch/demo
+
+test: system $(READY) lint type $(if $(CI),test-duckdb2) pytest  ## set up, check style, types and layers, run all tests
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+type: $(READY)
+	$(BIN)/mypy
+
+pytest: $(READY)
+	$(PYTEST)
+
+test-duckdb2: $(READY2)  ## the part without extensions, on the newest DuckDB 2
+	.venv-duckdb2/bin/pytest -n auto --dist worksteal -m "not native and not slow"
+
+$(READY2): pyproject.toml requirements-dev.txt
+	@grep -v '^duckdb' requirements-dev.txt > .duckdb2.txt && echo 'duckdb>=2,<3' >> .duckdb2.txt
+	@PYTHON="$(PYTHON)" scripts/make_venv.sh .venv-duckdb2 .duckdb2.txt
+	@rm -f .duckdb2.txt
+
+docs: $(READY)  ## write the generated parts of docs/
+	$(BIN)/python scripts/generate_docs.py
+
+bench: $(READY)  ## measure against plain DuckDB, write docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+crash-sweep: $(READY)  ## die at every durable step and retry
+	$(PYTEST) -m crash
+
+soak: $(READY)  ## random faults for as long as SOAK_SECONDS says
+	$(PYTEST) -m soak
+
+postgres:  ## install a PostgreSQL server for its suites, where that is allowed
+	@scripts/system_packages.sh postgresql
+
+lock: $(READY)  ## pin what is installed in .venv
+	$(BIN)/pip freeze --exclude-editable --all | grep -v '^pip==' > requirements-dev.txt
+
+clean:  ## remove what the recipes made
+	rm -rf .venv .venv-duckdb2 .duckdb2.txt scratch build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis

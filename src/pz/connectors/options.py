@@ -1,0 +1,189 @@
+"""Check the options of a connection, a dataset or an output against the connector's JSON Schema.
+
+Offline, and every problem at once. A message names the option, never its value: a value may be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pz.errors import Code, Problem
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
+    from pz.connectors.contract import Connector
+
+__all__ = ["RESERVED", "Side", "check_options", "check_schemas", "coerce_options"]
+
+Schema = Mapping[str, Any]
+Options = Mapping[str, Any]
+
+
+class Side(StrEnum):
+    """Which of a connector's three schemas applies."""
+
+    CONNECTION = "connection"
+    READ = "read"
+    WRITE = "write"
+
+
+RESERVED: Mapping[Side, frozenset[str]] = {
+    Side.CONNECTION: frozenset({"connector", "entities", "max_concurrency", "rate_limit", "retry"}),
+    Side.READ: frozenset({"columns", "sync", "retry"}),
+    Side.WRITE: frozenset({"strategy", "keys", "duplicates", "dedupe_by", "on_delete", "schema_policy", "retry"}),
+}
+"""The keys that the engine owns on each side; no connector may claim one."""
+
+_TYPE_NAMES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+_LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+    "minLength": "of length",
+    "minItems": "of length",
+}
+
+
+def check_options(
+    connector: Connector,
+    side: Side,
+    options: Options,
+    *,
+    subject: str,
+    file: str | None = None,
+    line: int | None = None,
+) -> tuple[Problem, ...]:
+    """All faults of ``options``; ``subject`` starts each message, e.g. ``connection 'lake'``.
+
+    A connector without an output schema leaves write options unchecked.
+    """
+    schema = _schema_of(connector, side)
+    if schema is None:
+        return ()
+    claimed = sorted(RESERVED[side] & set(schema.get("properties", {})))
+    if claimed:
+        message = f"connector '{connector.name}' claims engine-owned {side} options: {', '.join(claimed)}"
+        return (Problem(Code.PZ0345, message, file, line),)
+    from jsonschema import Draft202012Validator
+
+    found: dict[tuple[str, str], Problem] = {}
+    for error in Draft202012Validator(dict(schema)).iter_errors(dict(coerce_options(schema, options))):
+        for message, hint in _explain(error, schema):
+            found[message, hint] = Problem(Code.PZ0301, f"{subject}: {message}", file, line, hint)
+    return tuple(found[key] for key in sorted(found))
+
+
+def check_schemas(connector: Connector) -> tuple[Problem, ...]:
+    """Faults of the connector's own schemas: engine-owned keys that it claims (PZ0345)."""
+    return tuple(
+        problem
+        for side in Side
+        for problem in check_options(connector, side, {}, subject=f"connector '{connector.name}'")
+        if problem.code is Code.PZ0345
+    )
+
+
+def coerce_options(schema: Schema, options: Options) -> dict[str, Any]:
+    """Options with text such as ``"5432"`` or the number ``5.0`` turned into the integer that the schema asks for.
+
+    What is not exactly such a number stays as it is, for the schema to refuse: nothing is rounded.
+    """
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return {name: _coerce(properties.get(name, {}), value) for name, value in options.items()}
+
+
+def _schema_of(connector: Connector, side: Side) -> Schema | None:
+    readers: Mapping[Side, Callable[[], Schema | None]] = {
+        Side.CONNECTION: connector.connection_schema,
+        Side.READ: connector.dataset_schema,
+        Side.WRITE: connector.output_schema,
+    }
+    return readers[side]()
+
+
+def _coerce(declared: Mapping[str, Any], value: Any) -> Any:
+    if declared.get("type") != "integer":
+        return value
+    if isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
+        return int(value) if str(int(value)) == value else value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
+        return int(value)
+    return value
+
+
+def _explain(error: ValidationError, schema: Schema) -> Iterable[tuple[str, str]]:
+    """The message and the hint for one schema error (several for unknown options)."""
+    at = ".".join(str(part) for part in error.absolute_path)
+    rule: Any = error.validator_value
+    value: Any = error.instance
+    part: Any = error.schema
+    if error.validator == "additionalProperties":
+        known = sorted(part.get("properties", {}))
+        for name in sorted(set(value) - set(known)):
+            yield f"unknown option '{_join(at, name)}'", _accepted(str(name), known)
+    elif error.validator == "required":
+        for name in [name for name in rule if name not in value]:
+            yield f"option '{_join(at, name)}' is missing", _described(part, name)
+    elif error.validator == "type":
+        yield f"option '{at}' must be {_wanted(rule)}", _mix_up(rule, value)
+    elif error.validator in {"enum", "const"}:
+        choices = [str(choice) for choice in ([rule] if error.validator == "const" else rule)]
+        yield f"option '{at}' must be one of {', '.join(choices)}", _closest(str(value), choices)
+    elif str(error.validator) in _LIMITS:
+        yield f"option '{at}' must be {_LIMITS[str(error.validator)]} {rule}", _described(schema, at)
+    else:
+        yield f"option '{at or '(all)'}' does not fit the connector's schema", _described(schema, at)
+
+
+def _join(at: str, name: object) -> str:
+    return f"{at}.{name}" if at else str(name)
+
+
+def _accepted(name: str, known: list[str]) -> str:
+    close = _closest(name, known)
+    listed = f"accepted options: {', '.join(known)}" if known else "no options are accepted here"
+    return f"{close}; {listed}" if close else listed
+
+
+def _closest(word: str, known: list[str]) -> str:
+    by_case = {name.lower(): name for name in known}
+    match = difflib.get_close_matches(word.lower(), list(by_case), n=1, cutoff=0.75)
+    return f"did you mean '{by_case[match[0]]}'?" if match else ""
+
+
+def _wanted(declared: str | list[str]) -> str:
+    names = [declared] if isinstance(declared, str) else declared
+    return " or ".join(_TYPE_NAMES.get(name, name) for name in names)
+
+
+def _described(schema: Schema, name: str) -> str:
+    declared = schema.get("properties", {}).get(name, {})
+    return str(declared.get("description", ""))
+
+
+def _mix_up(declared: str | list[str], value: object) -> str:
+    """The hint for a value of the wrong type: what to write instead, without showing the value."""
+    wanted = [declared] if isinstance(declared, str) else declared
+    if value is None:
+        return "leave the option out instead of giving it no value"
+    if "boolean" in wanted and "string" not in wanted:
+        return "write true or false in lower case, unquoted"
+    if "string" in wanted and isinstance(value, bool | int | float):
+        return 'put the value in quotes; a reference too: "${NAME}"'
+    if ("integer" in wanted or "number" in wanted) and isinstance(value, str):
+        return "write the number in plain digits, unquoted"
+    return ""

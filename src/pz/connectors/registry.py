@@ -1,0 +1,123 @@
+"""Find connectors by name: the entry-point group ``pz.connectors``, ours and third parties' alike.
+
+A connector's module is imported only when it is asked for, so a project pays for what it uses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distribution, entry_points
+from importlib.metadata import PackageNotFoundError as DistributionMissing
+from typing import cast
+
+from pz.connectors.contract import CONTRACT_MAJOR, Connector
+from pz.connectors.options import Side, check_options, check_schemas, coerce_options
+from pz.errors import Code, Problem, ProjectError
+
+__all__ = ["BUILT_IN", "GROUP", "Registration", "Registry", "Side", "check_options", "check_schemas", "coerce_options"]
+
+GROUP = "pz.connectors"
+_BUILT_IN_PACKAGE_PREFIX = "pz.connector."
+
+BUILT_IN: Mapping[str, str] = {
+    "localfiles": "pz.connectors.files.localfiles:LocalFiles",
+    "duckdb": "pz.connectors.duckdb.connector:DuckDb",
+}
+"""The connectors that come with this package; also found where its metadata is missing (a source tree)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Where a connector is found. ``package`` is the distribution that brings it, None for our own."""
+
+    name: str
+    target: str
+    package: str | None = None
+
+
+class Registry:
+    """The known connectors; instances are made once each, on first use."""
+
+    def __init__(self, registrations: Mapping[str, Registration]) -> None:
+        self._registrations = dict(registrations)
+        self._loaded: dict[str, Connector] = {}
+
+    @classmethod
+    def default(cls) -> Registry:
+        """Our own connectors and those of every installed distribution that declares the entry-point group."""
+        known = {name: Registration(name, target) for name, target in BUILT_IN.items()}
+        for point in entry_points(group=GROUP):
+            if point.name not in BUILT_IN:
+                known[point.name] = Registration(point.name, point.value, _package(point))
+        return cls(known)
+
+    def with_connector(self, name: str, connector: Connector) -> Registry:
+        """A registry in which ``name`` is this instance: for tests and for the Python API."""
+        other = Registry({**self._registrations, name: Registration(name, type(connector).__qualname__)})
+        other._loaded = {**self._loaded, name: connector}
+        return other
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._registrations))
+
+    def registration(self, name: str) -> Registration:
+        """Where ``name`` comes from. Raises `ProjectError` PZ0305 when it is not installed."""
+        try:
+            return self._registrations[name]
+        except KeyError:
+            raise ProjectError(self._unknown(name)) from None
+
+    def get(self, name: str) -> Connector:
+        """The connector. Raises `ProjectError` PZ0305 when it is unknown, broken or made for another contract."""
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self.registration(name))
+        return self._loaded[name]
+
+    def _load(self, registration: Registration) -> Connector:
+        module, _, attribute = registration.target.partition(":")
+        try:
+            made = getattr(importlib.import_module(module), attribute)()
+        except Exception as error:  # a third party's import may fail in any way; all of them mean "not usable"
+            message = f"connector '{registration.name}' cannot be loaded: {type(error).__name__}: {error}"
+            raise ProjectError(Problem(Code.PZ0305, message, hint=_install_hint(error))) from error
+        if getattr(made, "contract_major", None) != CONTRACT_MAJOR:
+            raise ProjectError(_foreign_contract(registration, made))
+        return cast("Connector", made)
+
+    def _unknown(self, name: str) -> Problem:
+        by_case = {known.lower(): known for known in self.names()}
+        close = difflib.get_close_matches(name.lower(), list(by_case), n=1, cutoff=0.75)
+        meant = f"did you mean '{by_case[close[0]]}'? " if close else ""
+        hint = f"{meant}installed connectors: {', '.join(self.names())}"
+        return Problem(Code.PZ0305, f"connector '{name}' is not installed", hint=hint)
+
+    @staticmethod
+    def provides(package: str) -> bool:
+        """Whether a package named in ``connectors:`` of project.yml is there: built in, or installed."""
+        if package.lower().startswith(_BUILT_IN_PACKAGE_PREFIX):
+            return True
+        try:
+            distribution(package)
+        except DistributionMissing:
+            return False
+        return True
+
+
+def _package(point: EntryPoint) -> str | None:
+    return point.dist.name if point.dist is not None else None
+
+
+def _install_hint(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"install the package that provides the module '{error.name}'"
+    return "install a working version of the connector's package"
+
+
+def _foreign_contract(registration: Registration, made: object) -> Problem:
+    theirs = getattr(made, "contract_major", None)
+    message = f"connector '{registration.name}' is made for contract {theirs}, this is contract {CONTRACT_MAJOR}"
+    return Problem(Code.PZ0305, message, hint="install a version of the connector that matches this version of pz")

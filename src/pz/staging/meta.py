@@ -1,0 +1,432 @@
+"""`pz_meta`: what a run has durably done, in records; the only writer of that schema.
+
+Records are written by `record`, changed by `move_attempt` and removed by `erase`; all three need an open `Transaction`, so
+that the ledger commits together with the data it accounts for. Reading is typed, through `Ledger`, from this run's
+catalogue or from an attached earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pz.codes import Code
+from pz.connectors.contract import Bound, Column
+from pz.errors import EngineError, Problem, StateError
+from pz.sqltext import qualified
+from pz.staging.transaction import Transaction
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AcceptedRow",
+    "AttemptState",
+    "Checkpoint",
+    "Delivery",
+    "Entry",
+    "Ledger",
+    "NodeDone",
+    "NodeWindow",
+    "PartitionDone",
+    "PlanClosed",
+    "PlannedPartition",
+    "SinkAttempt",
+    "check_owner",
+    "create",
+    "erase",
+    "move_attempt",
+    "record",
+]
+
+SCHEMA_VERSION = 1
+_NEXT = "nextval('pz_meta.seq')"
+
+
+class AttemptState(StrEnum):
+    """``begun`` is written before the session begins; a process that dies leaves it so, which means in doubt."""
+
+    BEGUN = "begun"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Base of all records. ``table`` is where they live, ``types`` their columns, ``on_conflict`` what repeating does."""
+
+    table: ClassVar[str]
+    types: ClassVar[dict[str, str]]
+    on_conflict: ClassVar[str] = ""
+    numbered: ClassVar[bool] = False
+
+    node_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition(Entry):
+    """A pinned partition. Recorded once; a repetition is an error."""
+
+    table: ClassVar[str] = "partition_plan"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "partition_id": "VARCHAR",
+        "ordinal": "BIGINT",
+        "spec": "VARCHAR",
+    }
+
+    partition_id: str
+    ordinal: int
+    spec: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanClosed(Entry):
+    """The enumeration of a load ended cleanly after ``total`` partitions."""
+
+    table: ClassVar[str] = "plan_closed"
+    types: ClassVar[dict[str, str]] = {"node_id": "VARCHAR", "total": "BIGINT"}
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDone(Entry):
+    """All rows of a partition are in the main table. Recorded once; a repetition is an error."""
+
+    table: ClassVar[str] = "partitions_done"
+    types: ClassVar[dict[str, str]] = {"node_id": "VARCHAR", "partition_id": "VARCHAR", "row_count": "BIGINT"}
+    numbered: ClassVar[bool] = True
+
+    partition_id: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(Entry):
+    """A partition's durable prefix of ``row_count`` rows, and the token that continues behind it."""
+
+    table: ClassVar[str] = "partition_checkpoints"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "partition_id": "VARCHAR",
+        "token": "VARCHAR",
+        "row_count": "BIGINT",
+    }
+    on_conflict: ClassVar[str] = (
+        "ON CONFLICT (node_id, partition_id) DO UPDATE SET token = excluded.token, row_count = excluded.row_count"
+    )
+
+    partition_id: str
+    token: str
+    row_count: int
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(node_id={self.node_id!r}, row_count={self.row_count})"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWindow(Entry):
+    """The slice of an incremental load. Pinned once; another slice for the same load is an error."""
+
+    table: ClassVar[str] = "node_window"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "lower": "VARCHAR",
+        "lower_inclusive": "BOOLEAN",
+        "upper": "VARCHAR",
+        "upper_inclusive": "BOOLEAN",
+        "cursor": "VARCHAR",
+        "cursor_type": "VARCHAR",
+    }
+
+    lower: str | None
+    lower_inclusive: bool
+    upper: str | None
+    upper_inclusive: bool
+    cursor: str
+    cursor_type: str | None = None
+
+    @classmethod
+    def of(
+        cls, node_id: str, lower: Bound | None, upper: Bound | None, cursor: str, cursor_type: str | None
+    ) -> NodeWindow:
+        """The window between two bounds; None is an open end."""
+        return cls(
+            node_id,
+            lower.value if lower else None,
+            bool(lower and lower.inclusive),
+            upper.value if upper else None,
+            bool(upper and upper.inclusive),
+            cursor,
+            cursor_type,
+        )
+
+    @property
+    def lower_bound(self) -> Bound | None:
+        """The lower end, None when open."""
+        return None if self.lower is None else Bound(self.lower, self.lower_inclusive)
+
+    @property
+    def upper_bound(self) -> Bound | None:
+        """The upper end, None when open."""
+        return None if self.upper is None else Bound(self.upper, self.upper_inclusive)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDone(Entry):
+    """A finished node with every table it owns in schema ``staging``, main table first.
+
+    ``pushed_columns`` and ``predicate`` say what the read was narrowed by (None: not at all). ``details`` is JSON of the
+    engine's making.
+    """
+
+    table: ClassVar[str] = "node_done"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "tables": "VARCHAR[]",
+        "row_counts": "BIGINT[]",
+        "columns": 'STRUCT("name" VARCHAR, "type" VARCHAR)[]',
+        "pushed_columns": "VARCHAR[]",
+        "predicate": "VARCHAR",
+        "candidate": "VARCHAR",
+        "candidate_type": "VARCHAR",
+        "token": "VARCHAR",
+        "details": "VARCHAR",
+    }
+    on_conflict: ClassVar[str] = "ON CONFLICT (node_id) DO UPDATE SET " + ", ".join(
+        f'"{name}" = excluded."{name}"' for name in (*list(types)[1:], "seq")
+    )
+    numbered: ClassVar[bool] = True
+
+    tables: tuple[str, ...]
+    row_counts: tuple[int, ...]
+    columns: tuple[Column, ...]
+    pushed_columns: tuple[str, ...] | None = None
+    predicate: str | None = None
+    candidate: str | None = None
+    candidate_type: str | None = None
+    token: str | None = None
+    details: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the main table."""
+        return self.row_counts[0]
+
+    def __repr__(self) -> str:
+        return f"NodeDone(node_id={self.node_id!r}, tables={self.tables!r}, row_counts={self.row_counts!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAttempt(Entry):
+    """An attempt at an output. States change only through `move_attempt`."""
+
+    table: ClassVar[str] = "sink_attempts"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "run_id": "VARCHAR",
+        "ordinal": "INTEGER",
+        "state": "VARCHAR",
+        "marker": "VARCHAR",
+    }
+    numbered: ClassVar[bool] = True
+
+    run_id: str
+    ordinal: int
+    state: AttemptState
+    marker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Entry):
+    """How many rows of the drained relation the destination has confirmed, and which relation that is."""
+
+    table: ClassVar[str] = "sink_deliveries"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "acknowledged_rows": "BIGINT",
+        "fingerprint_rows": "BIGINT",
+        "fingerprint_hash": "VARCHAR",
+    }
+    on_conflict: ClassVar[str] = (
+        "ON CONFLICT (node_id) DO UPDATE SET acknowledged_rows = excluded.acknowledged_rows, "
+        "fingerprint_rows = excluded.fingerprint_rows, fingerprint_hash = excluded.fingerprint_hash, "
+        "seq = excluded.seq"
+    )
+    numbered: ClassVar[bool] = True
+
+    acknowledged_rows: int
+    fingerprint_rows: int
+    fingerprint_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedRow(Entry):
+    """A row behind the first refused one that the destination has confirmed."""
+
+    table: ClassVar[str] = "sink_accepted"
+    types: ClassVar[dict[str, str]] = {"node_id": "VARCHAR", "row_offset": "BIGINT"}
+    on_conflict: ClassVar[str] = "ON CONFLICT DO NOTHING"
+
+    row_offset: int
+
+
+def create(connection: DuckDBPyConnection, run_id: str) -> None:
+    """Create the schemas and tables in the current catalogue, owned by ``run_id``."""
+    connection.execute(resources.files("pz.staging").joinpath("pz_meta.sql").read_text("utf-8"))
+    connection.execute("INSERT INTO pz_meta.meta (version, run_id) VALUES (?, ?)", [SCHEMA_VERSION, run_id])
+
+
+def check_owner(connection: DuckDBPyConnection, catalog: str, run_id: str) -> None:
+    """Raise StateError (PZ0708) unless the catalogue is of our schema version and belongs to ``run_id``."""
+    import duckdb
+
+    try:
+        rows = connection.execute(f"SELECT version, run_id FROM {qualified(catalog, 'pz_meta', 'meta')}").fetchall()
+    except duckdb.CatalogException as failure:
+        raise StateError(Problem(Code.PZ0708, f"the staging file of run {run_id} was not written by pz")) from failure
+    if [version for version, _ in rows] != [SCHEMA_VERSION]:
+        message = f"the staging file of run {run_id} has another version than this pz ({SCHEMA_VERSION})"
+        raise StateError(Problem(Code.PZ0708, message))
+    if rows[0][1] != run_id:
+        raise StateError(Problem(Code.PZ0708, f"the staging file of run {run_id} belongs to another run"))
+
+
+def record(tx: Transaction, *entries: Entry) -> None:
+    """Write records, many of a kind in one statement. Raises duckdb.ConstraintException where a repetition is an error."""
+    for kind in dict.fromkeys(type(entry) for entry in entries):
+        _insert(tx, kind, [entry for entry in entries if type(entry) is kind])
+
+
+def _insert(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> None:
+    columns = [f'"{name}"' for name in kind.types]
+    values = [f"unnest(?::{declared}[])" for declared in kind.types.values()]
+    selected = ", ".join(f"{value} AS {column}" for value, column in zip(values, columns, strict=True))
+    listed = ", ".join(columns)
+    numbered = (", seq", f", {_NEXT}") if kind.numbered else ("", "")
+    tx.execute(
+        f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "
+        f"SELECT {listed}{numbered[1]} FROM (SELECT {selected}) {kind.on_conflict}",
+        [list(column) for column in zip(*(_values(entry) for entry in entries), strict=True)],
+    )
+
+
+def _values(entry: Entry) -> tuple[Any, ...]:
+    return tuple(_plain(getattr(entry, name)) for name in entry.types)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [{"name": item.name, "type": item.type} if isinstance(item, Column) else item for item in value]
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+def erase(tx: Transaction, kind: type[Entry], node_id: str, *, partition_ids: Sequence[str] | None = None) -> int:
+    """Remove a node's records of a kind (of these partitions only, where given); return how many there were."""
+    sql = f"DELETE FROM pz_meta.{kind.table} WHERE node_id = ?"
+    parameters: list[object] = [node_id]
+    if partition_ids is not None:
+        sql += " AND list_contains(?::VARCHAR[], partition_id)"
+        parameters.append(list(partition_ids))
+    return _changed(tx.execute(sql, parameters))
+
+
+def move_attempt(
+    tx: Transaction, node_id: str, run_id: str, ordinal: int, to: AttemptState, *, allowed: Iterable[AttemptState]
+) -> None:
+    """Move an attempt to a state if it is in one of the ``allowed``; raise EngineError when no row matched."""
+    changed = _changed(
+        tx.execute(
+            "UPDATE pz_meta.sink_attempts SET state = ? "
+            "WHERE node_id = ? AND run_id = ? AND ordinal = ? AND list_contains(?::VARCHAR[], state)",
+            [str(to), node_id, run_id, ordinal, [str(state) for state in allowed]],
+        )
+    )
+    if changed != 1:
+        message = (
+            f"attempt {ordinal} of run {run_id} on node {node_id} cannot become {to}: it is not in a state for that"
+        )
+        raise EngineError(Problem(Code.PZ0500, message))
+
+
+def _changed(result: DuckDBPyConnection) -> int:
+    row = result.fetchone()
+    return int(row[0]) if row else 0
+
+
+class Ledger:
+    """Typed reading of a `pz_meta`: this run's (the default) or an attached earlier one's."""
+
+    def __init__(self, cursor: DuckDBPyConnection, catalog: str = "run") -> None:
+        self._cursor = cursor
+        self._catalog = catalog
+
+    def nodes_done(self) -> tuple[NodeDone, ...]:
+        """All finished nodes, in order of completion."""
+        return tuple(_node_done(row) for row in self._rows(NodeDone, order="seq"))
+
+    def node_done(self, node_id: str) -> NodeDone | None:
+        """A finished node, or None."""
+        return next((_node_done(row) for row in self._rows(NodeDone, node_id)), None)
+
+    def window(self, node_id: str) -> NodeWindow | None:
+        """The pinned window of a load."""
+        return next((NodeWindow(*row) for row in self._rows(NodeWindow, node_id)), None)
+
+    def plan(self, node_id: str) -> tuple[PlannedPartition, ...]:
+        """The pinned partitions of a load, in order."""
+        return tuple(PlannedPartition(*row) for row in self._rows(PlannedPartition, node_id, order="ordinal"))
+
+    def plan_total(self, node_id: str) -> int | None:
+        """How many partitions the load has, None while its enumeration has not ended."""
+        return next((PlanClosed(*row).total for row in self._rows(PlanClosed, node_id)), None)
+
+    def partitions_done(self, node_id: str) -> tuple[PartitionDone, ...]:
+        """The finished partitions of a load, in order of completion."""
+        return tuple(PartitionDone(*row) for row in self._rows(PartitionDone, node_id, order="seq"))
+
+    def checkpoints(self, node_id: str) -> tuple[Checkpoint, ...]:
+        """The partitions of a load that can be continued."""
+        return tuple(Checkpoint(*row) for row in self._rows(Checkpoint, node_id, order="partition_id"))
+
+    def attempts(self, node_id: str | None = None) -> tuple[SinkAttempt, ...]:
+        """The attempts at an output (all outputs without a node), oldest first."""
+        return tuple(
+            SinkAttempt(node, run, ordinal, AttemptState(state), marker)
+            for node, run, ordinal, state, marker in self._rows(SinkAttempt, node_id, order="seq")
+        )
+
+    def delivery(self, node_id: str) -> Delivery | None:
+        """How far a resumable delivery has come, None when none was begun."""
+        return next((Delivery(*row) for row in self._rows(Delivery, node_id)), None)
+
+    def accepted_rows(self, node_id: str) -> frozenset[int]:
+        """Offsets confirmed behind the first refused row."""
+        return frozenset(AcceptedRow(*row).row_offset for row in self._rows(AcceptedRow, node_id))
+
+    def _rows(self, kind: type[Entry], node_id: str | None = None, *, order: str | None = None) -> Iterator[Any]:
+        columns = ", ".join(f'"{name}"' for name in kind.types)
+        sql = f"SELECT {columns} FROM {qualified(self._catalog, 'pz_meta', kind.table)}"
+        if node_id is not None:
+            sql += " WHERE node_id = ?"
+        if order is not None:
+            sql += f" ORDER BY {order}"
+        yield from self._cursor.execute(sql, None if node_id is None else [node_id]).fetchall()
+
+
+def _node_done(row: Sequence[Any]) -> NodeDone:
+    node_id, tables, counts, columns, pushed, *rest = row
+    return NodeDone(
+        node_id,
+        tuple(tables),
+        tuple(counts),
+        tuple(Column(column["name"], column["type"]) for column in columns),
+        None if pushed is None else tuple(pushed),
+        *rest,
+    )

@@ -1,0 +1,9 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# Shared machines are slow now and then; a deadline would test them, not us.
+settings.register_profile("pz", deadline=None)
+settings.load_profile("pz")
