@@ -678,9 +678,9 @@ CODES: dict[Code, CodeInfo] = {
         "Start a new run.",
     ),
     Code.PZ0710: CodeInfo(
-        "run, warn",
-        "The results file of a run could not be written; the run goes on",
-        "Look at the named path; until a later write succeeds, the file shows an older state of the run",
+        "run, warning",
+        "The results file of a run could not be written; the run goes on.",
+        "Check the named path; until a later write succeeds, the file shows an older state of the run.",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."
