@@ -74,7 +74,7 @@ def _copy(source: Traversable, target: Path, name: str, written: list[Path]) -> 
             destination.mkdir()
             _copy(entry, destination, name, written)
         else:
-            destination.write_bytes(_content(entry, name))
+            destination.write_bytes(_content(entry, name))  # durable: ok - made anew by another init
             written.append(destination)
 
 

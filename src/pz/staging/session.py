@@ -87,7 +87,7 @@ class StagingSession:
                 root.execute(f"ATTACH {literal(str(path))} AS {CATALOG} (TYPE duckdb)")
             except BaseException:
                 root.close()
-                aside.unlink(missing_ok=True)
+                aside.unlink(missing_ok=True)  # durable: ok - a file that never got its name
                 raise
         return cls(root, run_dir, temp, read_only=False)
 
@@ -184,7 +184,7 @@ class StagingSession:
                 self._root.execute(f"CHECKPOINT {CATALOG}")
             self._root.execute(f"DETACH {CATALOG}")
         self._root.close()
-        shutil.rmtree(self._temp_directory, ignore_errors=True)
+        shutil.rmtree(self._temp_directory, ignore_errors=True)  # durable: ok - DuckDB's spill, of no later use
         if not self.read_only:
             fsync_file(self.path)
             fsync_dir(self.run_dir)
@@ -278,7 +278,7 @@ def _connect(memory_limit_bytes: int | None, threads: int | None, temp_directory
 def _give_birth(root: DuckDBPyConnection, aside: Path, run_id: str) -> None:
     """Make the file under another name, whole: schemas, tables, checkpoint, closed."""
     for leftover in (aside, aside.with_name(aside.name + ".wal")):
-        leftover.unlink(missing_ok=True)
+        leftover.unlink(missing_ok=True)  # durable: ok - what a crash left without a name
     root.execute(f"ATTACH {literal(str(aside))} AS {CATALOG} (TYPE duckdb)")
     root.execute(f"USE {CATALOG}")
     with step(Step.CREATE_META):

@@ -97,7 +97,7 @@ class Script:
         """Script a fault; it counts from now on."""
         named = asdict(fault)
         with self._open() as connection:
-            connection.execute(_CREATE)
+            connection.execute(_CREATE)  # durable: ok - the far side's own store
             connection.execute(
                 f"INSERT INTO faults ({', '.join(named)}) VALUES ({', '.join('?' * len(named))})", tuple(named.values())
             )
