@@ -89,9 +89,9 @@ def test_an_empty_relation_hashes_to_zero(cursor: duckdb.DuckDBPyConnection) -> 
 
 TIED = """
     SELECT * FROM (VALUES (INTERVAL 1 MONTH), (INTERVAL 30 DAYS), (INTERVAL 720 HOURS)) a(i),
-        (VALUES (-0.0::DOUBLE), (0.0::DOUBLE)) b(d),
+        (SELECT '-0.0'::DOUBLE UNION ALL SELECT '0.0'::DOUBLE) b(d),
         (VALUES ('x' COLLATE NOCASE), ('X' COLLATE NOCASE)) c(t),
-        (VALUES ([-0.0::DOUBLE]), ([0.0::DOUBLE])) d(l)
+        (SELECT ['-0.0'::DOUBLE] UNION ALL SELECT ['0.0'::DOUBLE]) d(l)
 """
 
 
@@ -102,7 +102,7 @@ def test_equal_content_is_drained_alike_whatever_order_it_lies_in(cursor: duckdb
         cursor.execute(f"CREATE OR REPLACE TABLE tied AS SELECT * FROM ({TIED}) ORDER BY random()")
         relation = cursor.sql(drain_sql("tied", describe(cursor, "tied")))
         drained.append([str(row) for row in relation.to_arrow_table().to_pylist()])
-    assert len(set(drained[0])) == 24
+    assert len(set(drained[0])) == 24  # sorted by a column, DuckDB would give 0.0 back for -0.0
     assert all(rows == drained[0] for rows in drained)
 
 

@@ -70,7 +70,9 @@ def drain_sql(relation: str, columns: Sequence[Column], *, offset: int = 0) -> s
 
     It is ORDER BY ALL, with ties broken by the rows' text: the same content always gives the same prefix.
     """
-    keys = [*(_sort_key(column) for column in columns), *(_text(column) for column in columns if not _is_exact(column))]
+    keys = [key for column in columns for key in _sort_keys(column)] + [
+        tie for column in columns for tie in _tie_breakers(column)
+    ]
     sql = f"SELECT * FROM {relation}"
     if keys:
         sql += f" ORDER BY {', '.join(keys)}"
@@ -95,10 +97,22 @@ def _hash_terms(column: Column) -> tuple[str, ...]:
     return (name, f"{name}::VARCHAR")
 
 
-def _sort_key(column: Column) -> str:
-    """VARCHAR columns may carry a collation of the pipeline's SQL, under which different texts tie."""
-    return f'{quote(column.name)} COLLATE "binary"' if column.type == "VARCHAR" else quote(column.name)
+def _sort_keys(column: Column) -> tuple[str, ...]:
+    """Keys that sort like the column but never are it, where DuckDB would give back the key in place of the value.
+
+    Sorted by a floating-point column, DuckDB returns 0.0 for -0.0, also inside lists. VARCHAR columns may carry a collation
+    of the pipeline's SQL, under which different texts tie.
+    """
+    name = quote(column.name)
+    if column.type == "VARCHAR":
+        return (f'{name} COLLATE "binary"',)
+    if column.type in _FLOATING:
+        return (f"CASE WHEN {name} = 0 THEN 0 ELSE {name} END",)
+    return (name,) if _is_exact(column) or column.type == "INTERVAL" else ()
 
 
-def _text(column: Column) -> str:
-    return f'({quote(column.name)}::VARCHAR) COLLATE "binary"'
+def _tie_breakers(column: Column) -> tuple[str, ...]:
+    if _is_exact(column):
+        return ()
+    name = quote(column.name)
+    return (f"signbit({name})",) if column.type in _FLOATING else (f'({name}::VARCHAR) COLLATE "binary"',)
