@@ -1,8 +1,8 @@
 """Find writes that must survive a crash and stand outside a durable step.
 
-A call counts when it makes, replaces or removes a file, or commits, or sends DDL or COPY as constant text. It is fine
-inside ``with step(Step.X):`` of the same function, or when its line, or the ``def`` line of its function (work that a caller does
-within its step), says ``# durable: ok - <reason>``.
+A call counts when it makes, replaces or removes a file, or commits, or sends DDL or COPY as constant text. It is fine inside
+``with step(Step.X):`` or ``with transaction(cursor, Step.X):`` of the same function, on a ``tx`` (a transaction that a caller
+opened in its step), or when its line, or the ``def`` line of its function, says ``# durable: ok - <reason>``.
 """
 
 from __future__ import annotations
@@ -88,9 +88,14 @@ def _is_step(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
     function = node.func
-    return (isinstance(function, ast.Name) and function.id == "step") or (
-        isinstance(function, ast.Attribute) and function.attr == "step"
+    name = (
+        function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
     )
+    return name == "step" or (name == "transaction" and any(_names_a_step(argument) for argument in node.args))
+
+
+def _names_a_step(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Step"
 
 
 def _durable(call: ast.Call, constants: dict[str, str]) -> str | None:
@@ -118,7 +123,7 @@ def _method(call: ast.Call, verb: str, owner: str, constants: dict[str, str]) ->
         return "open for writing"
     if verb == "commit" and not call.args:
         return "commit"
-    if verb in SENDERS and call.args and _sends_ddl(_text(call.args[0], constants)):
+    if verb in SENDERS and owner != "tx" and call.args and _sends_ddl(_text(call.args[0], constants)):
         return f"{verb} of DDL, COPY or COMMIT"
     return None
 

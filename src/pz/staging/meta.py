@@ -7,7 +7,7 @@ catalogue or from an attached earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
@@ -391,9 +391,10 @@ class Ledger:
         """The finished partitions of a load, in order of completion."""
         return tuple(PartitionDone(*row) for row in self._rows(PartitionDone, node_id, order="seq"))
 
-    def checkpoints(self, node_id: str) -> tuple[Checkpoint, ...]:
-        """The partitions of a load that can be continued."""
-        return tuple(Checkpoint(*row) for row in self._rows(Checkpoint, node_id, order="partition_id"))
+    def checkpoints(self, node_id: str, partition_id: str | None = None) -> tuple[Checkpoint, ...]:
+        """The partitions of a load that can be continued (or the one that is named)."""
+        rows = self._rows(Checkpoint, node_id, partition_id, order="partition_id")
+        return tuple(Checkpoint(*row) for row in rows)
 
     def attempts(self, node_id: str | None = None) -> tuple[SinkAttempt, ...]:
         """The attempts at an output (all outputs without a node), oldest first."""
@@ -410,14 +411,21 @@ class Ledger:
         """Offsets confirmed behind the first refused row."""
         return frozenset(AcceptedRow(*row).row_offset for row in self._rows(AcceptedRow, node_id))
 
-    def _rows(self, kind: type[Entry], node_id: str | None = None, *, order: str | None = None) -> Iterator[Any]:
+    def _rows(
+        self,
+        kind: type[Entry],
+        node_id: str | None = None,
+        partition_id: str | None = None,
+        *,
+        order: str | None = None,
+    ) -> list[Any]:
         columns = ", ".join(f'"{name}"' for name in kind.types)
+        wanted = {"node_id": node_id, "partition_id": partition_id}
+        conditions = [f"{name} = ?" for name, value in wanted.items() if value is not None]
         sql = f"SELECT {columns} FROM {qualified(self._catalog, 'pz_meta', kind.table)}"
-        if node_id is not None:
-            sql += " WHERE node_id = ?"
-        if order is not None:
-            sql += f" ORDER BY {order}"
-        yield from self._cursor.execute(sql, None if node_id is None else [node_id]).fetchall()
+        sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        sql += f" ORDER BY {order}" if order else ""
+        return self._cursor.execute(sql, [value for value in wanted.values() if value is not None]).fetchall()
 
 
 def _node_done(row: Sequence[Any]) -> NodeDone:

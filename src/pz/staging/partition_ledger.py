@@ -1,0 +1,399 @@
+"""Partitions of a load: pinned, landed, moved into the main table and recorded as done in the same transaction.
+
+    PlanPinning.add ...      partition_plan rows, as the source enumerates           (pin_partitions)
+    PlanPinning.close        the plan is complete: its total                         (close_plan)
+    PartitionLedger.start    what an attempt finds: done ids, leftovers dropped
+    SegmentWriter            one partition's batches, with checkpoints               (segments.py)
+    PartitionLedger.complete rows -> main table, part table dropped, done row        (complete_partition)
+    PartitionLedger.finish   node_done, once the done rows are the closed plan       (complete_load)
+
+Bounds apply while rows move, so that the done rows' sum is the main table's count. Raw partition ids appear in the ledger
+and nowhere else; tables carry a hash of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pz.codes import Code
+from pz.connectors.contract import Column, PermanentError, TransientError
+from pz.durable import Step
+from pz.errors import EngineError, NodeError, Problem
+from pz.sqltext import qualified, quote
+from pz.staging import meta
+from pz.staging.completion import SCHEMA, NodeFacts, complete_node, count_rows, table_exists
+from pz.staging.fingerprint import describe
+from pz.staging.meta import Checkpoint, Ledger, NodeDone, NodeWindow, PartitionDone, PlanClosed, PlannedPartition
+from pz.staging.transaction import Transaction, transaction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+__all__ = [
+    "Arrival",
+    "Completed",
+    "PartitionLedger",
+    "PlanChanged",
+    "PlanPinning",
+    "Start",
+    "part_table",
+    "pin_window",
+    "segment_table",
+]
+
+_CONFLICT_TRIES = 8
+_LANDED = "__pz_arrival"
+
+T = TypeVar("T")
+
+
+def _node_key(node_id: str) -> str:
+    return node_id if re.fullmatch(r"[0-9A-Za-z]{1,32}", node_id) else _hash16(node_id)
+
+
+def _hash16(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def part_table(node_id: str, partition_id: str) -> str:
+    """Name, in schema ``staging``, of the table that holds a partition's rows until it is complete."""
+    return f"__pz_part__{_node_key(node_id)}__{_hash16(partition_id)}"
+
+
+def segment_table(node_id: str, partition_id: str) -> str:
+    """Name, in schema ``staging``, of the table that holds a partition's rows behind its last checkpoint."""
+    return f"__pz_seg__{_node_key(node_id)}__{_hash16(partition_id)}"
+
+
+class PlanChanged(TransientError):
+    """The source enumerated other partitions than in an earlier attempt of this run, some of which are already done.
+
+    The load must be started over: `PartitionLedger.reset`, once none of its partitions is in flight.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The rows of one partition, ready to move into the main table.
+
+    They lie in ``tables`` of schema ``staging``, which the move drops (default: the partition's part table; an empty tuple:
+    there are no rows), or come from a FROM-able ``source`` (a native fragment) or an Arrow ``batch`` in memory.
+    """
+
+    partition_id: str
+    tables: tuple[str, ...] | None = None
+    source: str | None = None
+    batch: pa.Table | None = None
+
+    def __repr__(self) -> str:
+        return "Arrival(...)"  # holds a partition id
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What became of an arrival: rows added to the main table, and rows cut off by the bounds (None: not counted)."""
+
+    partition_id: str
+    rows: int
+    trimmed: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Completed(rows={self.rows})"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What an attempt finds durable: the partitions that need no reading, and their rows."""
+
+    done: frozenset[str]
+    rows: int
+
+
+class PartitionLedger:
+    """The partitions of one load. Methods take the caller's cursor; `complete` may be called from several threads."""
+
+    def __init__(self, node_id: str, table: str) -> None:
+        self.node_id = node_id
+        self.table = table
+        self.main = qualified(SCHEMA, table)
+        self._columns: tuple[Column, ...] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """Columns of the main table, None until this object has seen it."""
+        return self._columns
+
+    def start(self, cursor: DuckDBPyConnection, *, discard_done: bool = False) -> Start:
+        """Begin an attempt: drop what is left of the last one, say what is done.
+
+        Dropped are this node's segment tables, and its part tables unless a checkpoint claims them. With
+        ``discard_done`` (a feed's only partition must be read again for a fresh token) nothing counts as done, nor when
+        the main table does not hold what the ledger accounts for.
+        """
+        if discard_done or not self._is_sound(cursor):
+            self.reset(cursor, keep_plan=True)
+        ledger = Ledger(cursor)
+        claimed = {part_table(self.node_id, point.partition_id) for point in ledger.checkpoints(self.node_id)}
+        self._drop(cursor, [name for name in self._leftovers(cursor) if name not in claimed])
+        done = ledger.partitions_done(self.node_id)
+        return Start(frozenset(entry.partition_id for entry in done), sum(entry.row_count for entry in done))
+
+    def reset(self, cursor: DuckDBPyConnection, *, keep_plan: bool = False) -> None:
+        """Forget everything of this load in one transaction: tables, done rows, checkpoints (and the pinned plan)."""
+        with self._lock, transaction(cursor, Step.STAGE_ROWS) as tx:
+            for name in (*self._leftovers(cursor), self.table):
+                tx.execute(f"DROP TABLE IF EXISTS {qualified(SCHEMA, name)}")
+            plan = () if keep_plan else (PlannedPartition, PlanClosed)
+            for kind in (PartitionDone, Checkpoint, NodeDone, *plan):
+                meta.erase(tx, kind, self.node_id)
+            self._columns = None
+
+    def pinning(self, cursor: DuckDBPyConnection) -> PlanPinning:
+        """Pin the partitions of one enumeration."""
+        return PlanPinning(cursor, self.node_id)
+
+    def create_main(self, cursor: DuckDBPyConnection, source: str) -> None:
+        """Create the empty main table with the columns of a FROM-able relation, unless it exists.
+
+        `complete` does it with the first rows; a load whose partitions are all empty needs this call.
+        """
+        with self._lock:
+            self._create_main(cursor, source)
+
+    def complete(
+        self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], *, where: str | None = None
+    ) -> tuple[Completed, ...]:
+        """Move the rows of one or several partitions into the main table, those only that fulfil ``where``.
+
+        One transaction with their done rows, so either all of them are done or none. Raises NodeError when an arrival has
+        other columns than the main table (an engine-side fault: no reason to read the partition again).
+        """
+        return _retrying_conflicts(lambda: self._complete(cursor, arrivals, where))
+
+    def _complete(
+        self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], where: str | None
+    ) -> tuple[Completed, ...]:
+        if self._columns is None:
+            with self._lock:
+                if self._columns is None and self._adopts(cursor, arrivals, where):
+                    return (self._adopt(cursor, arrivals[0]),)
+                self._create_main_for(cursor, arrivals)
+        with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
+            moved = tuple(self._move(tx, arrival, where) for arrival in arrivals)
+            self._record(tx, moved)
+        return moved
+
+    def _record(self, tx: Transaction, moved: Sequence[Completed]) -> None:
+        meta.record(tx, *(PartitionDone(self.node_id, done.partition_id, done.rows) for done in moved))
+        meta.erase(tx, Checkpoint, self.node_id, partition_ids=[done.partition_id for done in moved])
+
+    def _move(self, tx: Transaction, arrival: Arrival, where: str | None) -> Completed:
+        tables = self._tables_of(arrival)
+        if tables == ():
+            return Completed(arrival.partition_id, 0, 0)
+        with _source(tx.cursor, arrival, tables) as source:
+            self._same_columns(tx.cursor, source)
+            listed = ", ".join(quote(column.name) for column in self._columns or ())
+            condition = "" if where is None else f" WHERE {where}"
+            result = tx.execute(
+                f"INSERT INTO {self.main} ({listed}) SELECT {listed} FROM {source}{condition}"
+            ).fetchone()
+            rows = int(result[0]) if result else 0
+            arrived = rows if where is None else None if arrival.source is not None else count_rows(tx.cursor, source)
+        for name in tables or ():
+            tx.execute(f"DROP TABLE {qualified(SCHEMA, name)}")
+        return Completed(arrival.partition_id, rows, None if arrived is None else arrived - rows)
+
+    def _tables_of(self, arrival: Arrival) -> tuple[str, ...] | None:
+        if arrival.source is not None or arrival.batch is not None:
+            return None
+        return (part_table(self.node_id, arrival.partition_id),) if arrival.tables is None else arrival.tables
+
+    def _adopts(self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], where: str | None) -> bool:
+        """Whether the first rows lie whole in one table, which can then become the main table without a copy."""
+        tables = self._tables_of(arrivals[0])
+        return (
+            where is None
+            and len(arrivals) == 1
+            and tables is not None
+            and len(tables) == 1
+            and not table_exists(cursor, self.table)
+        )
+
+    def _adopt(self, cursor: DuckDBPyConnection, arrival: Arrival) -> Completed:
+        (name,) = self._tables_of(arrival) or ()
+        with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
+            tx.execute(f"ALTER TABLE {qualified(SCHEMA, name)} RENAME TO {quote(self.table)}")
+            moved = Completed(arrival.partition_id, count_rows(cursor, self.main), 0)
+            self._record(tx, [moved])
+        self._columns = describe(cursor, self.main)
+        return moved
+
+    def _create_main_for(self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival]) -> None:
+        for arrival in arrivals:
+            tables = self._tables_of(arrival)
+            if tables != ():
+                with _source(cursor, arrival, tables) as source:
+                    self._create_main(cursor, source)
+                return
+
+    def _create_main(self, cursor: DuckDBPyConnection, source: str) -> None:
+        if self._columns is None:
+            with transaction(cursor, Step.STAGE_ROWS) as tx:
+                tx.execute(f"CREATE TABLE IF NOT EXISTS {self.main} AS SELECT * FROM {source} LIMIT 0")
+            self._columns = describe(cursor, self.main)
+
+    def _same_columns(self, cursor: DuckDBPyConnection, source: str) -> None:
+        """An implicit cast between partitions would change values silently."""
+        found = {(column.name, column.type) for column in describe(cursor, source)}
+        expected = {(column.name, column.type) for column in self._columns or ()}
+        differing = sorted({name for name, _ in found ^ expected})
+        if differing:
+            message = f"the columns of a partition differ from those of {self.table}: {', '.join(differing)}"
+            raise NodeError(Problem(Code.PZ0501, message))
+
+    def is_complete(self, cursor: DuckDBPyConnection) -> bool:
+        """Whether the plan is closed and every partition of it is done: then `finish` may be called (again)."""
+        ledger = Ledger(cursor)
+        total = ledger.plan_total(self.node_id)
+        return total is not None and total == len(ledger.partitions_done(self.node_id))
+
+    def finish(
+        self, cursor: DuckDBPyConnection, facts: NodeFacts | None = None, *, side_tables: Sequence[str] = ()
+    ) -> NodeDone:
+        """Record the load as done. Also after a crash: all that it needs is the closed plan and the done rows.
+
+        Raises EngineError unless the plan is closed, every partition of it is done and the done rows' sum is the main
+        table's count; else something has written to staging behind the ledger's back.
+        """
+        with transaction(cursor, Step.COMPLETE_LOAD) as tx:
+            if not self.is_complete(cursor):
+                raise EngineError(
+                    Problem(Code.PZ0500, f"{self.table} is not done: its plan is open or has open partitions")
+                )
+            done = complete_node(tx, self.node_id, (self.table, *side_tables), facts)
+            if done.rows != self._accounted(cursor):
+                raise EngineError(
+                    Problem(Code.PZ0500, f"{self.table} does not hold the rows that its ledger accounts for")
+                )
+        return done
+
+    def _accounted(self, cursor: DuckDBPyConnection) -> int:
+        return sum(entry.row_count for entry in Ledger(cursor).partitions_done(self.node_id))
+
+    def _is_sound(self, cursor: DuckDBPyConnection) -> bool:
+        """Whether the main table holds what the done rows account for; absent, it must account for nothing."""
+        held = count_rows(cursor, self.main) if table_exists(cursor, self.table) else 0
+        return held == self._accounted(cursor)
+
+    def _leftovers(self, cursor: DuckDBPyConnection) -> list[str]:
+        key = _node_key(self.node_id)
+        rows = cursor.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = current_catalog() AND schema_name = ? "
+            "AND (starts_with(table_name, ?) OR starts_with(table_name, ?)) ORDER BY table_name",
+            [SCHEMA, f"__pz_part__{key}__", f"__pz_seg__{key}__"],
+        ).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def _drop(self, cursor: DuckDBPyConnection, names: Sequence[str]) -> None:
+        if names:
+            with transaction(cursor, Step.STAGE_ROWS) as tx:
+                for name in names:
+                    tx.execute(f"DROP TABLE IF EXISTS {qualified(SCHEMA, name)}")
+
+
+class PlanPinning:
+    """Pins the partitions of one enumeration, in chunks while they come, and closes the plan by its total.
+
+    Ids that an earlier attempt pinned keep their place. Not thread-safe: one coordinator enumerates.
+    """
+
+    def __init__(self, cursor: DuckDBPyConnection, node_id: str) -> None:
+        self._cursor = cursor
+        self._node_id = node_id
+        self._seen: set[str] = set()
+        self._pinned = {entry.partition_id for entry in Ledger(cursor).plan(node_id)}
+        self._next = len(self._pinned)
+
+    def add(self, partitions: Iterable[tuple[str, str | None]]) -> None:
+        """Pin partitions, given as ``(id, spec)``. Raises PermanentError (PZ0319) for an empty or repeated id."""
+        fresh: list[PlannedPartition] = []
+        for partition_id, spec in partitions:
+            if not isinstance(partition_id, str) or not partition_id or partition_id in self._seen:
+                fault = "repeated" if partition_id and partition_id in self._seen else "missing or empty"
+                raise PermanentError(
+                    f"a partition id is {fault}, though the connector promises stable ids", code=Code.PZ0319
+                )
+            self._seen.add(partition_id)
+            if partition_id not in self._pinned:
+                fresh.append(PlannedPartition(self._node_id, partition_id, self._next + len(fresh), spec))
+        if fresh:
+            with transaction(self._cursor, Step.PIN_PARTITIONS) as tx:
+                meta.record(tx, *fresh)
+            self._pinned.update(entry.partition_id for entry in fresh)
+            self._next += len(fresh)
+
+    def close(self) -> int:
+        """Record that the enumeration ended cleanly; return the total.
+
+        Partitions of an earlier, unfinished enumeration that did not come again leave the plan, if none of their rows is
+        in the main table; else raises `PlanChanged`.
+        """
+        stale = self._pinned - self._seen
+        done = {entry.partition_id for entry in Ledger(self._cursor).partitions_done(self._node_id)}
+        if stale & done:
+            raise PlanChanged("the source enumerates other partitions than in the attempt before")
+        with transaction(self._cursor, Step.CLOSE_PLAN) as tx:
+            if stale:
+                for kind in (PlannedPartition, Checkpoint):
+                    meta.erase(tx, kind, self._node_id, partition_ids=sorted(stale))
+            if Ledger(self._cursor).plan_total(self._node_id) != len(self._seen):
+                meta.erase(tx, PlanClosed, self._node_id)
+                meta.record(tx, PlanClosed(self._node_id, len(self._seen)))
+        return len(self._seen)
+
+
+def pin_window(cursor: DuckDBPyConnection, window: NodeWindow) -> NodeWindow:
+    """Pin a load's slice before its first row; return the slice that holds, which is an earlier pinned one if there is."""
+    pinned = Ledger(cursor).window(window.node_id)
+    if pinned is not None:
+        return pinned
+    with transaction(cursor, Step.PIN_WINDOW) as tx:
+        meta.record(tx, window)
+    return window
+
+
+@contextmanager
+def _source(cursor: DuckDBPyConnection, arrival: Arrival, tables: Sequence[str] | None) -> Iterator[str]:
+    """The FROM-able text of an arrival; an Arrow table is registered on the cursor for the block."""
+    if arrival.batch is not None:
+        cursor.register(_LANDED, arrival.batch)
+        try:
+            yield _LANDED
+        finally:
+            cursor.unregister(_LANDED)
+    elif arrival.source is not None:
+        yield arrival.source
+    else:
+        yield f"({' UNION ALL '.join(f'SELECT * FROM {qualified(SCHEMA, table)}' for table in tables or ())})"
+
+
+def _retrying_conflicts(work: Callable[[], T]) -> T:
+    """Repeat a transaction that lost against a concurrent one; it was rolled back whole, so repeating is safe."""
+    import duckdb
+
+    for _ in range(_CONFLICT_TRIES - 1):
+        try:
+            return work()
+        except duckdb.TransactionException as failure:
+            if "conflict" not in str(failure).lower():
+                raise
+    return work()
