@@ -4,10 +4,10 @@ Whatever must survive a crash happens inside ``with step(Step.X):``, connectors'
 (`tests/test_durable_lint.py`) demands it. The same enum serves traces and failpoints, so the crash sweep can list every
 place where a process may die.
 
-``PZ_FAILPOINT=<step>[.before|.after|.inside][:nth]=kill|raise|hang|torn|enospc`` arms one failpoint (several are joined by
-``,``): the nth time (counted from 1, default 1) that this process passes it, it dies by SIGKILL, raises, sleeps for ever,
-leaves half of the bytes (``torn``: file writes only, then dies) or fails with ENOSPC. ``PZ_FAILPOINT_TRACE=<file>``
-appends a line for each step passed. When neither variable is set, a step costs two attribute reads.
+``PZ_FAILPOINT=<step>[.before|.after|.inside][:nth]=kill|stop|raise|hang|torn|enospc`` arms one failpoint (several are
+joined by ``,``): the nth time (counted from 1, default 1) that this process passes it, it dies by SIGKILL, is stopped until
+SIGCONT, raises, sleeps for ever, leaves half of the bytes (``torn``: file writes only, then dies) or fails with ENOSPC.
+``PZ_FAILPOINT_TRACE=<file>`` appends a line for each step passed. When neither variable is set, a step costs two attribute reads.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Failpoints:
 
 def _parse(text: str) -> tuple[tuple[str, int], str]:
     target, _, action = text.strip().partition("=")
-    if action not in {"kill", "raise", "hang", "torn", "enospc"}:
+    if action not in {"kill", "stop", "raise", "hang", "torn", "enospc"}:
         raise ValueError(f"PZ_FAILPOINT: unknown action in {text!r}")
     point, _, nth = target.partition(":")
     name, _, side = point.partition(".")
@@ -101,6 +101,9 @@ def _act(action: str, point: str) -> None:
     if action in {"kill", "torn"}:
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)  # the signal is on its way
+    elif action == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return
     elif action == "hang":
         while True:
             time.sleep(3600)
