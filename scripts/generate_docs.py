@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-from pz.codes import CODES, Code
+import doc_tables
+from pz.project import keys
 
 ROOT = Path(__file__).parents[1]
 REGION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SECTIONS = {
-    "01": "Loading a project",
-    "02": "Compiling and selecting",
-    "03": "Connectors, capabilities and pairings",
-    "04": "SQL",
-    "05": "Running, retrying and state",
-    "07": "Engine, files and connectors of this product",
+KEYS = {
+    "project": keys.PROJECT,
+    "engine": keys.ENGINE,
+    "duckdb": keys.DUCKDB,
+    "breaker": keys.BREAKER,
+    "connection": keys.CONNECTION,
+    "retry": keys.RETRY,
+    "rate-limit": keys.RATE_LIMIT,
+    "read": keys.READ,
+    "sync": keys.SYNC,
+    "write": keys.WRITE,
+    "sidecar": keys.SIDECAR,
 }
 
 
@@ -34,28 +41,19 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, *rows)]
-    lines.insert(1, "|" + "---|" * (lines[0].count(" | ") + 1))
-    return "\n".join(lines)
-
-
-def errors() -> str:
-    """The error catalogue."""
-    parts = []
-    for prefix, title in SECTIONS.items():
-        codes = [code for code in Code if code[2:4] == prefix]
-        parts.append(f"## {title}\n")
-        for code in codes:
-            info = CODES[code]
-            parts.append(f"### {code}\n\n{info.meaning}\n\n*{info.phase}* · {info.hint}\n")
-    return "\n".join(parts).strip()
-
-
 def regions() -> Mapping[str, Callable[[], str]]:
     """What can be generated, by name."""
-    return {"errors": errors}
+    return {
+        "errors": doc_tables.errors,
+        "guarantees": doc_tables.guarantees,
+        "capabilities": doc_tables.capabilities,
+        "connectors": doc_tables.connectors,
+        "events": doc_tables.run_events,
+        "pz-meta": doc_tables.pz_meta,
+        "steps": doc_tables.steps,
+        "cli": doc_tables.cli,
+        **{f"keys-{name}": partial(doc_tables.keys, table) for name, table in KEYS.items()},
+    }
 
 
 def refresh(text: str) -> str:

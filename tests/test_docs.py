@@ -16,7 +16,7 @@ LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#]*)(#[^)]*)?\)")
 
 @pytest.mark.parametrize("page", generate_docs.pages(), ids=lambda page: page.name)
 def test_generated_regions_are_fresh(page: Path) -> None:
-    assert page.read_text() == generate_docs.refresh(page.read_text()), "run: make docs"
+    assert page.read_text() == generate_docs.refresh(page.read_text()), "run: python scripts/generate_docs.py"
 
 
 @pytest.mark.parametrize("page", generate_docs.pages(), ids=lambda page: page.name)
