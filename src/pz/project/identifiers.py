@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["connection_name_problem", "pipeline_name_problem"]
+__all__ = ["connection_name_problem", "pipeline_name_problem", "source_relation"]
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -24,6 +24,11 @@ def connection_name_problem(name: str) -> tuple[str, str] | None:
     if "__" in name:
         return f"connection name '{name}' holds a double underscore", f"rename it to {suggestion}"
     return None
+
+
+def source_relation(connection: str, entity: str) -> str:
+    """The table that a dataset is staged as, in schema ``staging``."""
+    return f"src_{connection}__{re.sub(r'[^A-Za-z0-9_]', '_', entity)}"
 
 
 def _suggest(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["skip_blank", "without_end"]
+__all__ = ["significant", "without_end"]
 
 _TOKEN = re.compile(
     r"""
@@ -15,6 +15,7 @@ _TOKEN = re.compile(
     | '(?:''|[^'])*'?
     | "(?:""|[^"])*"?
     | (?P<tag>\$(?:[A-Za-z_]\w*)?\$)
+    | \x00[^\x00]*\x00
     | \w+
     | .
     """,
@@ -26,7 +27,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 def without_end(sql: str) -> str:
     """Drop blanks and comments at the end, and one semicolon there, so that the query can be wrapped in brackets."""
     ends = [(0, "")]
-    for start, end in _significant(sql):
+    for start, end in significant(sql):
         ends.append((end, sql[start:end]))
         if len(ends) > 3:
             del ends[0]
@@ -36,13 +37,8 @@ def without_end(sql: str) -> str:
     return sql[: ends[-1][0]]
 
 
-def skip_blank(sql: str, position: int) -> int:
-    """The position of the first character at or after ``position`` that is neither blank nor comment."""
-    return next((start for start, _ in _significant(sql, position)), len(sql))
-
-
-def _significant(sql: str, position: int = 0) -> Iterator[tuple[int, int]]:
-    """Start and end of every token that is neither blank nor comment."""
+def significant(sql: str, position: int = 0) -> Iterator[tuple[int, int]]:
+    """Start and end of every token that is neither blank nor comment. A text between NULs is one token."""
     while position < len(sql):
         match = _TOKEN.match(sql, position)
         assert match is not None  # the last alternative takes any character
