@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Step", "append_line", "fsync_dir", "fsync_file", "promote", "remove", "step", "write_atomic"]
+__all__ = ["Step", "append_line", "fsync_dir", "fsync_file", "make_dirs", "promote", "remove", "step", "write_atomic"]
 
 
 class Step(StrEnum):
@@ -149,6 +149,17 @@ def fsync_dir(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_dirs(path: Path) -> None:
+    """Create a directory and its parents, as far as they are missing, so that they survive power loss."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        fsync_dir(directory.parent)
 
 
 def write_atomic(path: Path, data: bytes, name: Step) -> None:

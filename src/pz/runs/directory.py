@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pz import jsonfile
-from pz.durable import Step, fsync_dir, fsync_file, step, write_atomic
+from pz.durable import Step, fsync_dir, fsync_file, make_dirs, step, write_atomic
 from pz.errors import Code, Problem, ProjectError, os_problem
 from pz.events import now
 from pz.oslock import OsLock, Owner, is_free
@@ -104,7 +104,7 @@ class RunDirectory:
         """
         root = runs_root(state_dir)
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            make_dirs(root)
             with _numbering(root):
                 run_id = _unused_id(root, moment or now())
                 number = _next_number(state_dir, run_id)

@@ -1,0 +1,185 @@
+"""When state may move: the one commit-gated walk, for watermarks and tokens alike.
+
+A dataset's state advances to what its load offers iff every output structurally below it, judged on the full graph, has
+everything: each `SinkWrite` descendant is present among the results and succeeded. An output left out by a selection
+blocks; a dataset without outputs advances on its load alone. What was carried forward from an earlier run counts only
+if this run's load is that run's: a load that was read anew may differ from what the carried output holds.
+
+`decide` is pure, so a takeover can replay it over what a dead run left behind; `store` writes each dataset for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pz.cursors import compare
+from pz.errors import Code, Problem, StateError
+from pz.graph.model import Graph, SinkNode, SourceNode
+from pz.runs.model import NodeResult, NodeStatus
+from pz.state.entries import Binding, Entry, EntryStore, Token, Value, Watermark
+
+__all__ = ["CARRIED_FORWARD", "REUSED", "Decision", "Stored", "Verdict", "decide", "outputs_below", "store"]
+
+REUSED = "reused"
+CARRIED_FORWARD = "carried_forward"
+_ATTEMPTS = 3
+
+
+class Verdict(StrEnum):
+    """What becomes of a dataset's state."""
+
+    ADVANCE = "advance"
+    NOTHING = "nothing"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One dataset's verdict. ``reason`` says why it is blocked; ``code`` is set where that is more than a failed node."""
+
+    key: str
+    verdict: Verdict
+    value: Value | None = None
+    reason: str | None = None
+    code: Code | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What `store` did: keys written, keys whose value was stored already, and a PZ0527 when some could not be stored."""
+
+    written: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    problem: Problem | None = None
+    failures: Mapping[str, Problem] = field(default_factory=dict)
+
+
+def outputs_below(graph: Graph, source: SourceNode) -> tuple[SinkNode, ...]:
+    """All outputs structurally below a source, on the full graph."""
+    below = graph.descendants([source.id])
+    return tuple(sink for sink in graph.sinks() if sink.id in below)
+
+
+def decide(
+    graph: Graph,
+    results: Mapping[str, NodeResult],
+    candidates: Mapping[str, Value],
+    *,
+    conflicting: Collection[str] = (),
+) -> tuple[Decision, ...]:
+    """Decide for every dataset whose load is among the results.
+
+    ``results`` and ``candidates`` are by node id; a load that offers nothing (an empty read, a caught-up window, no
+    fresh token) has no candidate. ``conflicting`` are outputs whose mark at the destination shows that something else
+    was delivered earlier in this chain than was read now: they block all datasets above, whatever was reused.
+    """
+    return tuple(
+        _decide_one(source, outputs_below(graph, source), results, candidates.get(source.id), conflicting)
+        for source in graph.sources()
+        if source.id in results
+    )
+
+
+def _decide_one(
+    source: SourceNode,
+    outputs: tuple[SinkNode, ...],
+    results: Mapping[str, NodeResult],
+    candidate: Value | None,
+    conflicting: Collection[str],
+) -> Decision:
+    load = results[source.id]
+    if load.status is not NodeStatus.SUCCESS or candidate is None:
+        return Decision(source.key, Verdict.NOTHING)
+    for sink in outputs:
+        reason = _not_committed(sink, results.get(sink.id))
+        if reason is not None:
+            return Decision(source.key, Verdict.BLOCKED, candidate, reason)
+    for sink in outputs:
+        reason = _other_slice(sink, results[sink.id], load, conflicting)
+        if reason is not None:
+            return Decision(source.key, Verdict.BLOCKED, candidate, reason, Code.PZ0709)
+    return Decision(source.key, Verdict.ADVANCE, candidate)
+
+
+def _not_committed(sink: SinkNode, result: NodeResult | None) -> str | None:
+    if result is None:
+        return f"output '{sink.name}' was not part of this run"
+    if result.status is not NodeStatus.SUCCESS:
+        return f"output '{sink.name}' {'failed' if result.status is NodeStatus.FAILED else 'was skipped'}"
+    return None
+
+
+def _other_slice(sink: SinkNode, result: NodeResult, load: NodeResult, conflicting: Collection[str]) -> str | None:
+    if sink.id in conflicting:
+        return f"output '{sink.name}' holds something else from an earlier attempt than what was read now"
+    if result.provenance == CARRIED_FORWARD and load.provenance != REUSED:
+        return f"output '{sink.name}' was carried forward, but the dataset was read anew"
+    return None
+
+
+def store(
+    decisions: Iterable[Decision],
+    watermarks: EntryStore,
+    tokens: EntryStore,
+    *,
+    run_id: str,
+    seen: Mapping[str, Entry | None],
+    bindings: Mapping[str, Binding],
+    full_refresh: bool = False,
+) -> Stored:
+    """Write what may advance, each dataset for itself: one that cannot be stored does not hold up the others.
+
+    ``seen`` is what the run read before it began, by key; if that is no longer stored, another run has moved on and this
+    one is refused (PZ0520), unless what is stored is the candidate itself. A watermark never moves back, except by
+    a full refresh, which means to start over. All failures are collected in one PZ0527; none is raised.
+    """
+    written: list[str] = []
+    unchanged: list[str] = []
+    failures: dict[str, Problem] = {}
+    for decision in decisions:
+        if decision.verdict is not Verdict.ADVANCE or decision.value is None:
+            continue
+        before = seen.get(decision.key)
+        if before is not None and not full_refresh and _would_move_back(before.value, decision.value):
+            unchanged.append(decision.key)
+            continue
+        target = tokens if isinstance(decision.value, Token) else watermarks
+        entry = Entry(decision.value, run_id, bindings.get(decision.key, Binding()))
+        try:
+            changed = _save(target, decision.key, entry, before)
+        except StateError as failure:
+            failures[decision.key] = failure.problems[0]
+        else:
+            (written if changed else unchanged).append(decision.key)
+    return Stored(tuple(written), tuple(unchanged), _not_stored(failures), failures)
+
+
+def _save(target: EntryStore, key: str, entry: Entry, before: Entry | None) -> bool:
+    """Save, trying three times while the store cannot be reached; a lost race is final at once."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return target.save(key, entry, seen=before)
+        except StateError as failure:
+            if failure.code is not Code.PZ0518:
+                raise
+    return target.save(key, entry, seen=before)
+
+
+def _would_move_back(stored: Value, candidate: Value) -> bool:
+    if not isinstance(stored, Watermark) or not isinstance(candidate, Watermark):
+        return False
+    same_axis = (stored.cursor, stored.type) == (candidate.cursor, candidate.type)
+    return same_axis and compare(candidate.value, stored.value, stored.type) < 0
+
+
+def _not_stored(failures: Mapping[str, Problem]) -> Problem | None:
+    if not failures:
+        return None
+    each = "; ".join(f"'{key}': {problem.message} ({problem.code})" for key, problem in sorted(failures.items()))
+    return Problem(
+        Code.PZ0527,
+        f"the outputs are committed, but the state of {len(failures)} dataset(s) was not stored: {each}",
+        hint="the next `pz run` stores it, or reads the same rows again",
+    )

@@ -1,0 +1,57 @@
+"""State counts only where it was earned: the same source, the same cursor, the same outputs.
+
+Running dev's project against prod, or adding an output to a dataset that already has a watermark, would otherwise
+silently skip everything before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pz.errors import Code, Problem
+from pz.state.entries import Binding, Entry, Watermark
+
+__all__ = ["check_binding"]
+
+_START_OVER = "run with --full-refresh to read everything again"
+_NEW_OUTPUT = f"{_START_OVER}, or declare `sync: {{ start: from_state }}` to deliver only what comes from now on"
+
+
+def check_binding(
+    key: str,
+    stored: Entry,
+    here: Binding,
+    *,
+    cursor: str | None = None,
+    to_create: Collection[str] = (),
+    from_state: bool = False,
+) -> tuple[Problem, ...]:
+    """Say why the stored state of dataset ``key`` must not be used ``here``; empty when it may (all are PZ0705).
+
+    ``to_create`` names the outputs whose target does not exist yet; ``from_state`` is the consent that new outputs get
+    only what comes from now on. A full refresh uses no state, so there is nothing to check then.
+    """
+    problems: list[Problem] = []
+    earned = stored.binding
+    if earned.location != here.location:
+        problems.append(_refusal(f"the state of '{key}' was stored for another source location", _START_OVER))
+    if isinstance(stored.value, Watermark) and cursor is not None and stored.value.cursor != cursor:
+        said = f"the state of '{key}' was stored for cursor '{stored.value.cursor}', not '{cursor}'"
+        problems.append(_refusal(said, _START_OVER))
+    for output, digest in sorted(here.outputs.items()):
+        if output in earned.outputs and earned.outputs[output] != digest:
+            said = f"the state of '{key}' was stored for another location of output '{output}'"
+            problems.append(_refusal(said, _START_OVER))
+        elif from_state:
+            continue
+        elif output not in earned.outputs:
+            said = f"output '{output}' never got what '{key}' had delivered before its stored state"
+            problems.append(_refusal(said, _NEW_OUTPUT))
+        elif output in to_create:
+            said = f"the target of output '{output}' does not exist, but '{key}' has stored state"
+            problems.append(_refusal(said, _NEW_OUTPUT))
+    return tuple(problems)
+
+
+def _refusal(message: str, hint: str) -> Problem:
+    return Problem(Code.PZ0705, message, hint=hint)

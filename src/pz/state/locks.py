@@ -1,0 +1,101 @@
+"""One OS lock per stateful dataset and per output of a run, taken before any state is read, kept to its terminal status.
+
+So a slow or stopped run can never put an old value over a newer one, and no output is written by two runs at once. Locks
+are taken in one order by everybody, so that two runs cannot wait for each other; they are freed by the operating system
+when the holder dies. Runs with disjoint datasets and outputs do not meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from pz.connectors.contract import CancelToken
+from pz.durable import make_dirs
+from pz.errors import Code, Problem, StateError, os_problem
+from pz.oslock import OsLock, Owner
+
+__all__ = ["RunLocks", "dataset_lock", "output_lock"]
+
+WAIT = 30.0
+_POLL = 0.1
+
+
+def dataset_lock(key: str) -> str:
+    """The name of the lock of a dataset's state."""
+    return f"dataset:{key}"
+
+
+def output_lock(key: str) -> str:
+    """The name of the lock of an output; ``key`` is ``connection.entity``, or the digest of where it really is."""
+    return f"output:{key}"
+
+
+class RunLocks:
+    """The locks of one run. Release them after the terminal status is written."""
+
+    def __init__(self, locks: tuple[OsLock, ...]) -> None:
+        self._locks = locks
+
+    @classmethod
+    def acquire(
+        cls,
+        state_dir: Path,
+        run_id: str,
+        names: Iterable[str],
+        *,
+        wait: float = WAIT,
+        cancel: CancelToken | None = None,
+    ) -> RunLocks:
+        """Take all locks within ``wait`` seconds altogether, or none.
+
+        Raises `StateError` PZ0701 naming the dataset or output and who holds it, and `Cancelled`.
+        """
+        deadline = time.monotonic() + wait
+        owner = Owner.this_process(run_id)
+        taken: list[OsLock] = []
+        try:
+            make_dirs(state_dir / "locks")
+            for name in sorted(set(names)):
+                lock = OsLock(_path(state_dir, name))
+                taken.append(lock)
+                _take(lock, name, owner, deadline, cancel)
+        except BaseException as failure:
+            cls(tuple(taken)).release()
+            if isinstance(failure, OSError):
+                raise StateError(os_problem(failure, state_dir / "locks", Code.PZ0529)) from failure
+            raise
+        return cls(tuple(taken))
+
+    def release(self) -> None:
+        """Free all locks; harmless when done twice."""
+        for lock in reversed(self._locks):
+            lock.release()
+
+    def __enter__(self) -> RunLocks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _take(lock: OsLock, name: str, owner: Owner, deadline: float, cancel: CancelToken | None) -> None:
+    while not lock.acquire(min(_POLL, max(0.0, deadline - time.monotonic())), owner):
+        if cancel is not None:
+            cancel.raise_if_set()
+        if time.monotonic() >= deadline:
+            kind, _, key = name.partition(":")
+            holder = lock.owner()
+            raise StateError(Problem(Code.PZ0701, f"{kind} '{key}' is held by {holder or 'another run'}"))
+
+
+def _path(state_dir: Path, name: str) -> Path:
+    """A file name that any file system takes, different for names that differ in any way."""
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", name)[:60]
+    return state_dir / "locks" / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:16]}.lock"

@@ -1,0 +1,251 @@
+"""`pz state`: what a person may do to watermarks, with a line in the audit for each change.
+
+Every verb holds the dataset's lock and refuses while any run is in flight, so that no run works with a value that changes
+under it. Tokens are not for editing: a feed starts over with ``--full-refresh``, a cdc dataset with `pz cdc drop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pz.cursors import CursorError, CursorType, canonical, compare
+from pz.errors import Code, Problem, StateError, os_problem
+from pz.runs.directory import is_live, run_paths
+from pz.runs.history import find
+from pz.runs.model import NodeResult, RunStatus
+from pz.state.audit import AuditLine, append_audit
+from pz.state.entries import Entry, Token, Watermark, entry_from_json, value_from_json
+from pz.state.locks import RunLocks, dataset_lock
+from pz.state.sync_state import token_store
+from pz.state.watermarks import watermark_store
+
+__all__ = ["MANUAL", "Change", "ShownState", "clear", "rollback", "set_value", "show"]
+
+MANUAL = "manual"
+_SOURCE_LOAD = "SourceLoad"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownState:
+    """One dataset's state for display; the value of a token is never shown (``value`` is None then)."""
+
+    key: str
+    kind: str
+    cursor: str | None
+    type: str | None
+    value: str | None
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a verb did, or would do (``dry_run``). ``notes`` are for the user."""
+
+    action: str
+    key: str
+    before: str | None
+    after: str | None
+    dry_run: bool
+    notes: tuple[str, ...] = ()
+
+
+def show(state_dir: Path, key: str | None = None) -> tuple[ShownState, ...]:
+    """The stored state, ordered by key. Raises `StateError` PZ0513 for a key without any, PZ0706 for a damaged file."""
+    found = [_shown(name, "watermark", entry) for name, entry in watermark_store(state_dir).raw.read().items()]
+    found += [_shown(name, "token", entry) for name, entry in token_store(state_dir).raw.read().items()]
+    chosen = tuple(sorted((s for s in found if key in {None, s.key}), key=lambda s: (s.key, s.kind)))
+    if key is not None and not chosen:
+        raise _missing(state_dir, key)
+    return chosen
+
+
+def set_value(state_dir: Path, key: str, value: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+    """Give an existing watermark another value of its own type, in either direction; stamped as manual.
+
+    Also repairs an entry whose value is garbage. Raises `StateError`: PZ0513 no entry, PZ0515 the value does not parse or
+    is the current one, PZ0517 a run is in flight.
+    """
+    with _editing(state_dir, key) as stored:
+        _, type_ = _axis(key, stored)
+        new = _parsed(value, type_)
+        if stored.get("value") == new:
+            raise _refused(f"the watermark of '{key}' is {new} already", "there is nothing to set")
+        changed = {**stored, "value": new, "runId": MANUAL}
+        line = _line("set", key, stored, after=new, reason=reason)
+        return _apply(state_dir, key, stored, changed, line, dry_run)
+
+
+def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+    """Take a watermark back to what an earlier run recorded for it.
+
+    Raises `StateError`: PZ0514 when the run recorded nothing usable, PZ0515 when that is not backward, PZ0513, PZ0517.
+    """
+    with _editing(state_dir, key) as stored:
+        cursor, type_ = _axis(key, stored)
+        recorded, notes = _recorded(state_dir, key, to_run, cursor, type_)
+        current = _parsed(str(stored.get("value")), type_)
+        order = compare(recorded, current, type_)
+        if order == 0:
+            raise _refused(f"run {to_run} recorded the current value of '{key}'", "there is nothing to roll back")
+        if order > 0:
+            raise _refused(
+                f"run {to_run} recorded a later value of '{key}' than the current one",
+                f"to move forward, use `pz state set {key} --value ...`",
+            )
+        changed = {**stored, "value": recorded, "runId": to_run}
+        line = _line("rollback", key, stored, after=recorded, target=to_run, reason=reason)
+        return _apply(state_dir, key, stored, changed, line, dry_run, notes)
+
+
+def clear(state_dir: Path, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+    """Forget a watermark, however broken its entry is: the next run reads the dataset as if for the first time.
+
+    Raises `StateError` PZ0513 and PZ0517.
+    """
+    with _editing(state_dir, key) as stored:
+        return _apply(state_dir, key, stored, None, _line("clear", key, stored, reason=reason), dry_run)
+
+
+@contextmanager
+def _editing(state_dir: Path, key: str) -> Iterator[Mapping[str, Any]]:
+    """Hold the dataset's lock, make sure that no run is in flight, and hand out the stored entry."""
+    try:
+        locks = RunLocks.acquire(state_dir, f"pz state {key}", [dataset_lock(key)], wait=0)
+    except StateError as failure:
+        if failure.code is not Code.PZ0701:
+            raise
+        raise StateError(Problem(Code.PZ0517, failure.problems[0].message)) from failure
+    with locks:
+        live = sorted(path.name for path in run_paths(state_dir) if is_live(path))
+        if live:
+            raise StateError(Problem(Code.PZ0517, f"run {live[0]} is in flight", hint="try again when it ended"))
+        stored = watermark_store(state_dir).raw.read().get(key)
+        if stored is None:
+            raise _missing(state_dir, key)
+        yield stored
+
+
+def _apply(
+    state_dir: Path,
+    key: str,
+    stored: Mapping[str, Any],
+    changed: Mapping[str, Any] | None,
+    line: AuditLine,
+    dry_run: bool,
+    notes: tuple[str, ...] = (),
+) -> Change:
+    if not dry_run:
+        store = watermark_store(state_dir).raw
+        if changed is None:
+            store.remove(key, seen=stored)
+        else:
+            store.put(key, changed, seen=stored)
+        notes += _audited(state_dir, line)
+    return Change(line.action, key, line.before, line.after, dry_run, notes)
+
+
+def _audited(state_dir: Path, line: AuditLine) -> tuple[str, ...]:
+    """Append to the audit; the change is made, so a failure to write it down is a note."""
+    try:
+        append_audit(state_dir, line)
+    except OSError as failure:
+        problem = os_problem(failure, state_dir / "state" / "audit.jsonl", Code.PZ0529)
+        return (f"the change is not in the audit: {problem.message} ({problem.code})",)
+    return ()
+
+
+def _recorded(state_dir: Path, key: str, run_id: str, cursor: str, type_: CursorType) -> tuple[str, tuple[str, ...]]:
+    """The value that a run recorded for a dataset on this axis, with a note when the run was not wholly successful."""
+    run = find(state_dir, run_id)
+    results = None if run is None else run.results
+    if results is None:
+        raise StateError(Problem(Code.PZ0514, f"there is no run {run_id} with readable results"))
+    node = next((n for n in results.nodes if n.kind == _SOURCE_LOAD and n.name == key), None)
+    recorded = None if node is None else _watermark_of(node)
+    if recorded is None:
+        raise StateError(Problem(Code.PZ0514, f"run {run_id} recorded no usable watermark of '{key}'"))
+    if (recorded.cursor, recorded.type) != (cursor, type_):
+        said = (
+            f"run {run_id} recorded cursor '{recorded.cursor}' ({recorded.type}) for '{key}', not '{cursor}' ({type_})"
+        )
+        raise StateError(Problem(Code.PZ0514, said))
+    complete = results.status is RunStatus.SUCCESS
+    return recorded.value, () if complete else (f"run {run_id} ended as {results.status}",)
+
+
+def _watermark_of(node: NodeResult) -> Watermark | None:
+    if node.watermark is None:
+        return None
+    try:
+        value = value_from_json(node.watermark)
+    except ValueError:
+        return None
+    return value if isinstance(value, Watermark) else None
+
+
+def _axis(key: str, stored: Mapping[str, Any]) -> tuple[str, CursorType]:
+    cursor, type_ = stored.get("cursor"), stored.get("type")
+    if not isinstance(cursor, str) or type_ not in tuple(CursorType):
+        raise _refused(f"the entry of '{key}' has no cursor of a known type", f"use `pz state clear {key}`")
+    return cursor, CursorType(type_)
+
+
+def _parsed(value: str, type_: CursorType) -> str:
+    try:
+        return canonical(value, type_)
+    except CursorError as failure:
+        raise _refused(str(failure), f"the watermark is a {type_}; set it to one, or clear it") from failure
+
+
+def _line(
+    action: str,
+    key: str,
+    stored: Mapping[str, Any],
+    *,
+    after: str | None = None,
+    target: str | None = None,
+    reason: str | None = None,
+) -> AuditLine:
+    text = {
+        name: None if stored.get(name) is None else str(stored[name]) for name in ("cursor", "type", "value", "runId")
+    }
+    return AuditLine(
+        action,
+        key,
+        text["cursor"],
+        text["type"],
+        text["value"],
+        text["runId"],
+        after=after,
+        target=target,
+        reason=reason,
+    )
+
+
+def _shown(key: str, kind: str, content: Mapping[str, Any]) -> ShownState:
+    try:
+        entry: Entry | None = entry_from_json(content)
+    except ValueError:
+        entry = None
+    if entry is None:
+        return ShownState(key, f"{kind} (unusable)", None, None, None, None)
+    if isinstance(entry.value, Token):
+        return ShownState(key, kind, None, None, None, entry.run_id)
+    return ShownState(key, kind, entry.value.cursor, entry.value.type, entry.value.value, entry.run_id)
+
+
+def _missing(state_dir: Path, key: str) -> StateError:
+    if key in token_store(state_dir).raw.read():
+        hint = "it has a token: start it over with --full-refresh, or with `pz cdc drop` for a cdc dataset"
+        return StateError(Problem(Code.PZ0513, f"'{key}' has no stored watermark", hint=hint))
+    return StateError(
+        Problem(Code.PZ0513, f"'{key}' has no stored watermark", hint="list what there is with `pz state show`")
+    )
+
+
+def _refused(message: str, hint: str) -> StateError:
+    return StateError(Problem(Code.PZ0515, message, hint=hint))
