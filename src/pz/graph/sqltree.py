@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import duckdb
 
 __all__ = [
+    "BARE_CLOCKS",
     "CLOCKS_AND_DICE",
     "Parser",
     "SqlFault",
@@ -43,6 +44,12 @@ CLOCKS_AND_DICE = frozenset({
     "current_connection_id", "current_user", "session_user", "user", "current_role", "current_schema",
     "current_schemas", "current_database", "current_catalog", "current_setting", "getvariable", "getenv", "error",
     "stats", "write_log", "in_search_path", "version",
+})  # fmt: skip
+
+# The ones of them that are written without parentheses, and look like a column in the tree.
+BARE_CLOCKS = frozenset({
+    "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user",
+    "user", "current_role", "current_schema", "current_catalog",
 })  # fmt: skip
 
 _NOT_SELECT = (
