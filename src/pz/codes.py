@@ -135,6 +135,7 @@ class Code(StrEnum):
     PZ0534 = "PZ0534"
     PZ0535 = "PZ0535"
     PZ0536 = "PZ0536"
+    PZ0700 = "PZ0700"
     PZ0701 = "PZ0701"
     PZ0702 = "PZ0702"
     PZ0703 = "PZ0703"
@@ -635,6 +636,11 @@ CODES: dict[Code, CodeInfo] = {
         "state",
         "A key or value is longer than its column in the remote store.",
         "Use shorter names, or keep the state local.",
+    ),
+    Code.PZ0700: CodeInfo(
+        "command line",
+        "The command line is not understood: an unknown verb or option, a missing or unusable value.",
+        "See `pz --help`.",
     ),
     Code.PZ0701: CodeInfo(
         "run",

@@ -26,6 +26,7 @@ __all__ = [
     "NodeProgress",
     "NodeStarted",
     "Notice",
+    "OutlineNode",
     "RetentionSwept",
     "RetryScheduled",
     "RunCompleted",
@@ -55,7 +56,10 @@ class Event:
     at: datetime = field(default_factory=now)
 
     def to_wire(self) -> dict[str, Any]:
-        """The event as a JSON-ready mapping, envelope first; fields declared ``omit_none`` are left out when None."""
+        """The event as a JSON-ready mapping, envelope first.
+
+        Fields declared ``omit_none`` are left out when None, ``in_process`` ones always.
+        """
         wire: dict[str, Any] = {
             "version": ENVELOPE_VERSION,
             "event": self.name,
@@ -63,7 +67,9 @@ class Event:
             "runId": self.run_id,
         }
         for spec in dataclasses.fields(self):
-            if spec.name in {"run_id", "at"} or (spec.metadata.get("omit_none") and getattr(self, spec.name) is None):
+            if spec.name in {"run_id", "at"} or spec.metadata.get("in_process"):
+                continue
+            if spec.metadata.get("omit_none") and getattr(self, spec.name) is None:
                 continue
             wire[_camel(spec.name)] = getattr(self, spec.name)
         return wire
@@ -78,13 +84,24 @@ def _optional() -> Any:
     return field(default=None, metadata={"omit_none": True})
 
 
+@dataclass(frozen=True, slots=True)
+class OutlineNode:
+    """A node that a run is going to execute; ``flow`` names the connected component that it belongs to."""
+
+    node_id: str
+    kind: str
+    name: str
+    flow: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """The first event of every run."""
+    """The first event of every run. ``outline`` is for views in this process and no part of the wire form."""
 
     name: ClassVar[str] = "run_started"
     project_name: str
     node_count: int
+    outline: tuple[OutlineNode, ...] = field(default=(), metadata={"in_process": True})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,5 @@
+"""``python -m pz``."""
+
+from pz.cli.main import main
+
+main()

@@ -1,0 +1,43 @@
+"""``pz completion``."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated
+
+import typer
+
+from pz.cli.command import Invocation, verb
+from pz.cli.failures import ExitCode
+from pz.cli.help import Page
+from pz.errors import Code, Problem, ProjectError
+
+_SHELLS = ("bash", "zsh", "fish", "pwsh")
+_PAGE = Page(
+    "Print the script that makes a shell complete verbs and options.",
+    """Have the shell read it when it starts; the examples do so for one session.""",
+    (
+        ('eval "$(pz completion bash)"', "in bash; the same with zsh"),
+        ("pz completion fish | source", "in fish"),
+        ("pz completion pwsh | Out-String | Invoke-Expression", "in PowerShell"),
+    ),
+)
+
+Shell = Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.", show_default=False)]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the verb."""
+    verb(app, "completion", _PAGE, panel=panel)(completion)
+
+
+def completion(cli: Invocation, shell: Shell) -> int:
+    """Print a completion script."""
+    if shell not in _SHELLS:
+        near = get_close_matches(shell, _SHELLS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_SHELLS)}"
+        raise ProjectError(Problem(Code.PZ0535, f"there is no completion for the shell '{shell}'", hint=hint))
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # public, not re-exported
+
+    cli.output.out.line(get_completion_script(prog_name="pz", complete_var="_PZ_COMPLETE", shell=shell).strip())
+    return ExitCode.OK

@@ -1,0 +1,103 @@
+"""What a user sees of an error, and the exit code it ends with. Never a stack trace unless ``PZ_DEBUG=1`` asks for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+
+from pz.cli.output import Output, printable
+from pz.errors import Cancelled, Code, ConnectorError, EngineError, NodeError, Problem, PzError, Severity
+
+__all__ = ["ExitCode", "explain", "print_problems", "problem_lines", "report"]
+
+
+class ExitCode(IntEnum):
+    """What the process ends with."""
+
+    OK = 0
+    NODE_FAILED = 1
+    REFUSED = 2
+    FATAL = 3
+    INTERRUPTED = 130
+
+
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_BUSY = {errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EDEADLK}
+
+
+def report(failure: BaseException, output: Output) -> ExitCode:
+    """Print an error the way every verb does and return the exit code that belongs to it."""
+    if os.environ.get("PZ_DEBUG") == "1":
+        output.err.write("".join(traceback.format_exception(failure)))
+    problems, code = explain(failure)
+    print_problems(problems, output)
+    return code
+
+
+def explain(failure: BaseException) -> tuple[tuple[Problem, ...], ExitCode]:
+    """Turn an exception into problems and an exit code; unknown ones say where they rose, not what they held."""
+    if isinstance(failure, PzError):
+        return failure.problems, _pz_exit(failure)
+    if isinstance(failure, Cancelled | KeyboardInterrupt):
+        return (Problem(Code.PZ0504, "stopped before anything ran", hint="Run again", severity=Severity.NOTE),), (
+            ExitCode.FATAL if isinstance(failure, Cancelled) else ExitCode.INTERRUPTED
+        )
+    if isinstance(failure, ConnectorError):
+        return (Problem(failure.code or Code.PZ0501, failure.message, hint=failure.hint),), ExitCode.NODE_FAILED
+    if isinstance(failure, OSError):
+        known = _os_problem(failure)
+        if known is not None:
+            return (known,), ExitCode.REFUSED
+    return (Problem(Code.PZ0500, f"unexpected {type(failure).__name__}{_origin(failure)}"),), ExitCode.FATAL
+
+
+def _pz_exit(failure: PzError) -> ExitCode:
+    if isinstance(failure, EngineError):
+        return ExitCode.FATAL
+    return ExitCode.NODE_FAILED if isinstance(failure, NodeError) else ExitCode.REFUSED
+
+
+def _os_problem(failure: OSError) -> Problem | None:
+    """The coded form of a failing disk, decided by type and error number, never by the message."""
+    where = os.fspath(failure.filename) if isinstance(failure.filename, str | os.PathLike) else None
+    named = f" at {where}" if where else ""
+    if isinstance(failure, PermissionError) or failure.errno in _DENIED:
+        return Problem(
+            Code.PZ0531, f"permission denied{named}", hint="Give this user the rights to read and write there"
+        )
+    if failure.errno in _FULL:
+        return Problem(
+            Code.PZ0532, f"no space left{named}", hint="Free space (`pz clean` removes old staging), then `pz retry`"
+        )
+    if failure.errno in _BUSY or type(failure).__name__ == "Timeout":
+        return Problem(Code.PZ0533, f"held by another process{named}", hint="Wait for the other process or end it")
+    return None
+
+
+def _origin(failure: BaseException) -> str:
+    """`` in pz/x.py:12``: the innermost frame of ours; the message itself may hold values and stays unsaid."""
+    ours = Path(__file__).parents[2]
+    for frame in reversed(traceback.extract_tb(failure.__traceback__)):
+        if Path(frame.filename).is_relative_to(ours):
+            return f" in {Path(frame.filename).relative_to(ours).as_posix()}:{frame.lineno}"
+    return ""
+
+
+def problem_lines(problem: Problem) -> list[str]:
+    """The lines of one problem: ``error PZ####: message (file:line)``, hint below; a note carries no code."""
+    text = printable(problem.render())
+    if problem.severity is Severity.NOTE:
+        text = text.replace(f"note {problem.code}: ", "note: ", 1)
+    return text.split("\n")
+
+
+def print_problems(problems: Iterable[Problem], output: Output, *, quiet: bool = False) -> None:
+    """Print problems on standard error; ``quiet`` leaves notes out."""
+    for problem in problems:
+        if not (quiet and problem.severity is Severity.NOTE):
+            output.err.write("\n".join(problem_lines(problem)) + "\n")

@@ -1,0 +1,111 @@
+"""``pz plan``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pz.cli.command import Invocation, verb
+from pz.cli.failures import ExitCode, print_problems
+from pz.cli.help import Page
+from pz.cli.jsontext import to_json
+from pz.cli.options import All, AsJson, Flows, Select
+from pz.cli.render.lines import human_bytes
+from pz.cli.render.table import print_table
+
+if TYPE_CHECKING:
+    from pz.plan.model import Budget, Plan, PlannedNode
+    from pz.project.model import RetryPolicy
+
+_PAGE = Page(
+    "Say what a run would do, how each row moves and what is guaranteed.",
+    """Prints a row per node: the way its rows move and why, the partitions, the retry policy, and for every sink the guarantee
+    that follows from its source's read shape and its write strategy, with the condition under which it holds. Below stand
+    the memory that a run may take, DuckDB's limit included, and its staging disk. The plan is also written to
+    .pz/target/plan.json.
+
+    The plan is offline. --connect adds what only the live systems know: types, sizes, targets.""",
+    (
+        ("pz plan", "the whole project"),
+        ("pz plan orders_enriched", "the flow of one node"),
+        ("pz plan --connect", "ask the live systems as well"),
+        ("pz plan --json", "for programs"),
+    ),
+)
+
+Connect = Annotated[
+    bool,
+    typer.Option("--connect", help="Ask the live systems for types, sizes and targets.", rich_help_panel="Execution"),
+]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the verb."""
+    verb(app, "plan", _PAGE, panel=panel)(plan)
+
+
+def plan(
+    cli: Invocation,
+    flows: Flows = None,
+    select: Select = None,
+    everything: All = False,
+    connect: Connect = False,
+    as_json: AsJson = False,
+) -> int:
+    """Print the plan."""
+    made = cli.open().plan(*(flows or ()), select=select, everything=everything, connect=connect)
+    if as_json:
+        cli.output.out.write(to_json(made))
+    else:
+        _print(cli, made)
+    refusals = [node.refusal for node in made.nodes if node.refusal is not None]
+    print_problems(refusals, cli.output)
+    return ExitCode.REFUSED if refusals else ExitCode.OK
+
+
+def _print(cli: Invocation, made: Plan) -> None:
+    columns = ("node", "kind", "way", "partitions", "retry", "reason", "guarantee")
+    print_table(cli.output, columns, [_row(node) for node in made.nodes], right=("partitions",))
+    for line in budget_lines(made.budget):
+        cli.output.out.line(line)
+    if not cli.quiet:
+        for note in made.notes:
+            cli.output.out.line(f"note: {note}")
+
+
+def _row(node: PlannedNode) -> tuple[str, ...]:
+    return (
+        node.name,
+        node.kind.value,
+        node.way.value,
+        "" if node.partitions is None else str(node.partitions),
+        retry_text(node.retry),
+        node.reason,
+        guarantee_text(node),
+    )
+
+
+def retry_text(policy: RetryPolicy | None) -> str:
+    """``3x 1s..30s``: attempts, first and longest delay; empty for a node that is never tried again."""
+    if policy is None:
+        return ""
+    return f"{policy.max_attempts}x {policy.base_delay.total_seconds():g}s..{policy.max_delay.total_seconds():g}s"
+
+
+def guarantee_text(node: PlannedNode) -> str:
+    """``guarantee=<level> (<condition>)``; per dataset where the datasets above a sink differ."""
+    edges = {dataset: str(guarantee) for dataset, guarantee in (node.guarantees or {}).items()}
+    if not edges:
+        return ""
+    if len(set(edges.values())) == 1:
+        return f"guarantee={next(iter(edges.values()))}"
+    return "; ".join(f"{dataset}: guarantee={text}" for dataset, text in edges.items())
+
+
+def budget_lines(budget: Budget) -> list[str]:
+    """The promise about memory and disk, in two lines."""
+    parts = f"duckdb {human_bytes(budget.duckdb)} + channels {human_bytes(budget.channels)}"
+    memory = f"memory: {human_bytes(budget.total)} = {parts} + overhead {human_bytes(budget.overhead)}"
+    disk = "not known offline" if budget.staging_disk is None else human_bytes(budget.staging_disk)
+    return [memory, f"staging disk: {disk}"]

@@ -1,0 +1,166 @@
+"""Events as lines of text: what the piped console prints and what the live view prints above and below its tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pz.cli.output import printable
+from pz.codes import CODES, Code
+from pz.errors import Problem, Severity
+from pz.events import (
+    AmbiguousDateInferenceDetected,
+    BreakerStateChanged,
+    ConnectorLog,
+    Event,
+    LossyIntegerInferenceDetected,
+    MergeKeyDuplicatesDetected,
+    NodeCompleted,
+    Notice,
+    RetentionSwept,
+    RetryScheduled,
+    RunCompleted,
+    SourceDriftDetected,
+)
+
+__all__ = [
+    "completed_line",
+    "counted",
+    "error_lines",
+    "human_bytes",
+    "node_word",
+    "remark",
+    "summary_line",
+]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def node_word(event: NodeCompleted) -> str:
+    """The one word for how a node ended: ok, FAIL, skip, reused, carried or fused."""
+    if event.status != "success":
+        return "FAIL" if event.status == "failed" else "skip"
+    if event.provenance is not None:
+        return {"reused": "reused", "carried_forward": "carried"}.get(event.provenance, event.provenance)
+    return "fused" if event.fused else "ok"
+
+
+def completed_line(event: NodeCompleted, *, verbose: bool = False) -> str:
+    """``ok orders 3 rows 12 ms``; with ``verbose`` also the kind and the accounting blocks."""
+    line = f"{node_word(event)} {event.node_name} {event.rows} rows {event.duration_ms} ms"
+    return f"{line} [{', '.join((event.kind, *_blocks(event)))}]" if verbose else line
+
+
+def _blocks(event: NodeCompleted) -> list[str]:
+    named: dict[str, Mapping[str, Any] | None] = {
+        "timings": event.timings,
+        "ops": event.ops,
+        "partitions": event.partitions,
+        "cdc": event.cdc,
+    }
+    return [
+        f"{name} {' '.join(f'{key}={value}' for key, value in block.items())}" for name, block in named.items() if block
+    ]
+
+
+def error_lines(event: NodeCompleted) -> list[str]:
+    """The indented lines below a failed node: code, message, what is visible at the destination, hint."""
+    if event.error_code is None and event.error_message is None:
+        return []
+    code = event.error_code or Code.PZ0501.value
+    lines = f"error {code}: {event.error_message or 'failed'}".split("\n")
+    visible = _visible_rows(event)
+    if visible and visible not in (event.error_message or ""):
+        lines.append(visible)
+    if "\nhint: " not in (event.error_message or "") and (hint := _hint(code)):
+        lines.append(f"hint: {hint}")
+    return [f"  {line}" for line in lines]
+
+
+def _hint(code: str) -> str:
+    return CODES[Code(code)].hint if code in set(Code) else ""
+
+
+def _visible_rows(event: NodeCompleted) -> str:
+    """The sentence about rows that a failed delivery may have left behind; empty when an abort discards all."""
+    block = event.delivery or {}
+    abort = block.get("abortSemantics", block.get("abort_semantics"))
+    if event.status != "failed" or abort in {None, "discards_all"}:
+        return ""
+    rows = block.get("rowsVisible", block.get("rows_visible", 0))
+    return f"delivery stopped: up to {rows} row(s) already visible at the destination (abort: {abort})"
+
+
+def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
+    """The note or warning that an event amounts to; ``names`` are the nodes' names by id. None for all other events."""
+    match event:
+        case Notice():
+            return _notice(event)
+        case RetryScheduled():
+            again = f"attempt {event.attempt} of {event.max_attempts} failed, next in {event.delay_ms} ms"
+            return _note(f"{names.get(event.node_id, event.node_id)}: {again}: {event.reason}")
+        case ConnectorLog():
+            return _note(f"connection '{event.connection}': {event.message}")
+        case BreakerStateChanged():
+            return _note(f"connection '{event.connection}': circuit breaker {event.state}")
+        case SourceDriftDetected():
+            kinds = {"added": event.added, "removed": event.removed, "retyped": event.retyped}
+            changes = "; ".join(f"{kind} {', '.join(columns)}" for kind, columns in kinds.items() if columns)
+            return _warning(Code.PZ0331, f"columns of '{event.dataset}' changed: {changes}")
+        case MergeKeyDuplicatesDetected():
+            keys = ", ".join(event.keys)
+            return _warning(
+                Code.PZ0522,
+                f"{names.get(event.node_id, event.node_id)}: {event.groups} key(s) ({keys}) occur more than once; "
+                f"{event.extra_rows} row(s) were dropped",
+            )
+        case LossyIntegerInferenceDetected():
+            columns = ", ".join(event.columns)
+            return _warning(Code.PZ0523, f"{names.get(event.node_id, event.node_id)}: read as double: {columns}")
+        case AmbiguousDateInferenceDetected():
+            columns = ", ".join(event.columns)
+            return _warning(
+                Code.PZ0524, f"{names.get(event.node_id, event.node_id)}: read as {event.format} by guess: {columns}"
+            )
+    return None
+
+
+def _notice(event: Notice) -> Problem:
+    known = event.code is not None and event.code in set(Code)
+    code = Code(event.code) if known and event.code is not None else Code.PZ0501
+    severity = Severity(event.severity) if event.severity in set(Severity) else Severity.NOTE
+    if not known and severity is not Severity.NOTE:
+        severity = Severity.NOTE
+    return Problem(code, event.message, hint="" if severity is Severity.NOTE else None, severity=severity)
+
+
+def _note(message: str) -> Problem:
+    return Problem(Code.PZ0501, message, hint="", severity=Severity.NOTE)
+
+
+def _warning(code: Code, message: str) -> Problem:
+    return Problem(code, message, severity=Severity.WARNING)
+
+
+def retention_line(event: RetentionSwept) -> str:
+    """What the retention sweep removed."""
+    return f"note: removed the staging of {counted(event.runs, 'run')} ({human_bytes(event.bytes)})"
+
+
+def summary_line(event: RunCompleted, place: str) -> str:
+    """``run <id>: a succeeded, b failed, c skipped (<path>)``."""
+    counts = f"{event.succeeded} succeeded, {event.failed} failed, {event.skipped} skipped"
+    return printable(f"run {event.run_id}: {counts} ({place})")
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def human_bytes(count: float) -> str:
+    """A size in binary units, one decimal from KiB on."""
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"

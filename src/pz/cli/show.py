@@ -1,0 +1,113 @@
+"""``pz show``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pz.cli.command import Invocation, verb
+from pz.cli.failures import ExitCode
+from pz.cli.help import Page
+from pz.cli.jsontext import plain, to_json
+from pz.cli.options import usage_error
+from pz.cli.render.lines import counted
+from pz.cli.render.table import print_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PAGE = Page(
+    "Print rows of a pipeline.",
+    """Shows a fresh preview: the pipeline and what stands above it run in a scratch database, and nothing is delivered or stored.
+    With --run, the rows that an earlier run staged, as long as retention keeps its staging.""",
+    (
+        ("pz show orders_enriched", "twenty rows"),
+        ("pz show orders_enriched --limit 1000 --format csv > rows.csv", "for a spreadsheet"),
+        ("pz show orders_enriched --run 20260710T120000000Z-ab12", "what that run saw"),
+    ),
+)
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline's name.", show_default=False)]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most N rows.")]
+Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Show what this run staged.", show_default=False)]
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format", help="table; csv (an empty cell is null, a quoted empty one the empty text); json.",
+        rich_help_panel="Output",
+    ),
+]  # fmt: skip
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the verb."""
+    verb(app, "show", _PAGE, panel=panel)(show)
+
+
+def show(
+    cli: Invocation, pipeline: Pipeline, limit: Limit = 20, run: Run = None, form: FormatOption = Format.TABLE
+) -> int:
+    """Print rows."""
+    if limit < 1:
+        raise usage_error("--limit is below 1", "give a positive number")
+    table = cli.open().show(pipeline, limit=limit, run_id=run)
+    if form is Format.JSON:
+        cli.output.out.write(to_json(table.to_pylist()))
+    elif form is Format.CSV:
+        cli.output.out.write(csv_text(table))
+    else:
+        _print(cli, table)
+    return ExitCode.OK
+
+
+def _print(cli: Invocation, table: pa.Table) -> None:
+    rows = [[cell_text(value) for value in row.values()] for row in _rows(table)]
+    print_table(cli.output, table.column_names, rows)
+    if not cli.quiet:
+        cli.output.err.line(f"note: {counted(table.num_rows, 'row')}")
+
+
+def csv_text(table: pa.Table) -> str:
+    """The rows as csv: null is an empty cell, the empty text a quoted one."""
+    lines = [table.column_names, *([_csv_cell(value) for value in row.values()] for row in _rows(table))]
+    head, *body = lines
+    return "\r\n".join([",".join(_quoted(name) for name in head), *(",".join(cells) for cells in body)]) + "\r\n"
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    return [dict(row) for row in table.to_pylist()]
+
+
+def _csv_cell(value: Any) -> str:
+    return "" if value is None else _quoted(cell_text(value))
+
+
+def _quoted(text: str) -> str:
+    if text == "" or any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def cell_text(value: Any) -> str:
+    """One value as people read it: NULL, true, ISO moments, JSON for nested values."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | dict | tuple):
+        import json
+
+        return json.dumps(plain(value), ensure_ascii=False)
+    simple = plain(value)
+    return simple if isinstance(simple, str) else str(simple)

@@ -1,0 +1,47 @@
+"""``pz validate``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pz.cli.command import Invocation, verb
+from pz.cli.failures import ExitCode, print_problems
+from pz.cli.help import Page
+from pz.cli.render.lines import counted
+from pz.errors import Severity
+
+_PAGE = Page(
+    "Check everything that can be checked without moving data.",
+    """Loads and compiles the project, checks the options of every connection, dataset and output against the connector's
+    schema, and compiles the SQL against empty tables made of the column contracts. All problems are reported together, with
+    file and line. --connect also tries the live systems and compares contracts with what is there.""",
+    (
+        ("pz validate", "offline"),
+        ("pz validate --connect", "with the live systems"),
+    ),
+)
+
+Connect = Annotated[
+    bool, typer.Option("--connect", help="Try the connections and compare column contracts with the live systems.")
+]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the verb."""
+    verb(app, "validate", _PAGE, panel=panel)(validate)
+
+
+def validate(cli: Invocation, connect: Connect = False) -> int:
+    """Check the project."""
+    problems = cli.open().validate(connect=connect)
+    print_problems(problems, cli.output, quiet=cli.quiet)
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
+    warnings = sum(problem.severity is Severity.WARNING for problem in problems)
+    if errors:
+        cli.output.err.line(f"{counted(errors, 'error')}, {counted(warnings, 'warning')}")
+        return ExitCode.REFUSED
+    if not cli.quiet:
+        cli.output.out.line(f"valid: no errors, {counted(warnings, 'warning')}")
+    return ExitCode.OK

@@ -1,0 +1,128 @@
+"""The plain view: what a pipe, a log file and CI get to read."""
+
+from __future__ import annotations
+
+from cli_support import AT, LOAD, OUTLINE, RUN, Capture, completed, scripted_run
+from pz.cli.output import Stream
+from pz.cli.render.console import ConsoleRenderer
+from pz.codes import Code
+from pz.events import (
+    AmbiguousDateInferenceDetected,
+    BreakerStateChanged,
+    ConnectorLog,
+    Event,
+    LossyIntegerInferenceDetected,
+    MergeKeyDuplicatesDetected,
+    SourceDriftDetected,
+)
+
+
+def printed(events: list[Event], verbosity: int = 0) -> list[str]:
+    out = Capture()
+    renderer = ConsoleRenderer(Stream(out), verbosity)
+    for event in events:
+        renderer.handle(event)
+    renderer.finish()
+    return out.getvalue().splitlines()
+
+
+def test_a_run_reads_as_one_line_per_finished_node_with_the_error_below() -> None:
+    assert printed(scripted_run()) == [
+        "note: reusing staged data for 1 source load(s)",
+        "warning PZ0223: pipeline 'x' is not loaded",
+        "hint: Load it, reference it, or remove it",
+        "note: crm.orders: attempt 1 of 3 failed, next in 1000 ms: connection reset",
+        "ok crm.orders 4800 rows 812 ms",
+        "ok stg_orders 4790 rows 33 ms",
+        "FAIL stg_orders.not_null 2 rows 4 ms",
+        "  error PZ0510: 2 row(s) violate not_null(id)",
+        "  {id=NULL}",
+        "  hint: For an unknown type: the six types",
+        "skip lake.orders 0 rows 0 ms",
+    ]
+
+
+def test_quiet_leaves_failures_and_warnings() -> None:
+    assert printed(scripted_run(), -1) == [
+        "warning PZ0223: pipeline 'x' is not loaded",
+        "hint: Load it, reference it, or remove it",
+        "FAIL stg_orders.not_null 2 rows 4 ms",
+        "  error PZ0510: 2 row(s) violate not_null(id)",
+        "  {id=NULL}",
+        "  hint: For an unknown type: the six types",
+    ]
+
+
+def test_verbose_adds_starts_kinds_and_the_end() -> None:
+    lines = printed(scripted_run(), 1)
+    assert lines[0] == f"start run {RUN}: 4 nodes of shop"
+    assert "start crm.orders [SourceLoad]" in lines
+    assert "ok crm.orders 4800 rows 812 ms [SourceLoad]" in lines
+    assert lines[-2:] == [
+        f"end run {RUN}: completed_with_failures 900 ms",
+        "note: removed the staging of 2 runs (3.0 MiB)",
+    ]
+    assert not any(line.startswith("moved") for line in lines)
+
+
+def test_twice_verbose_adds_progress() -> None:
+    assert "moved crm.orders 1200 of 4800 rows" in printed(scripted_run(), 2)
+
+
+def test_the_first_word_says_how_a_success_came_about() -> None:
+    load, stg, _, sink = OUTLINE
+    assert printed(
+        [
+            completed(load, rows=3, provenance="reused"),
+            completed(sink, rows=3, provenance="carried_forward"),
+            completed(stg, rows=3, fused=True),
+        ]
+    ) == [
+        "reused crm.orders 3 rows 5 ms",
+        "carried lake.orders 3 rows 5 ms",
+        "fused stg_orders 3 rows 5 ms",
+    ]
+
+
+def test_a_failed_delivery_that_may_be_visible_says_so() -> None:
+    event = completed(
+        OUTLINE[3], "failed", rows=340, error_code=Code.PZ0501.value, error_message="the server hung up",
+        delivery={"abortSemantics": "none", "rowsVisible": 340, "resumedRows": 0},
+    )  # fmt: skip
+    assert "  delivery stopped: up to 340 row(s) already visible at the destination (abort: none)" in printed([event])
+
+
+def test_a_failed_delivery_that_discards_all_needs_no_such_line() -> None:
+    event = completed(
+        OUTLINE[3], "failed", error_code=Code.PZ0501.value, error_message="x",
+        delivery={"abortSemantics": "discards_all", "rowsVisible": 0},
+    )  # fmt: skip
+    assert not any("delivery stopped" in line for line in printed([event]))
+
+
+def test_what_the_data_looked_like_is_a_warning_with_its_code() -> None:
+    named = completed(OUTLINE[0], rows=1)
+    events: list[Event] = [
+        named,
+        SourceDriftDetected(
+            run_id=RUN, at=AT, node_id=LOAD, dataset="crm.orders", added=("a", "b"), removed=(), retyped=("c",)
+        ),
+        MergeKeyDuplicatesDetected(run_id=RUN, at=AT, node_id=LOAD, keys=("id",), groups=2, extra_rows=3),
+        LossyIntegerInferenceDetected(run_id=RUN, at=AT, node_id=LOAD, columns=("id",)),
+        AmbiguousDateInferenceDetected(run_id=RUN, at=AT, node_id=LOAD, columns=("day",), format="%d/%m/%Y"),
+        BreakerStateChanged(run_id=RUN, at=AT, connection="crm", state="open"),
+        ConnectorLog(run_id=RUN, at=AT, connection="crm", message="slow"),
+    ]
+    assert [line for line in printed(events)[1:] if not line.startswith("hint")] == [
+        "warning PZ0331: columns of 'crm.orders' changed: added a, b; retyped c",
+        "warning PZ0522: crm.orders: 2 key(s) (id) occur more than once; 3 row(s) were dropped",
+        "warning PZ0523: crm.orders: read as double: id",
+        "warning PZ0524: crm.orders: read as %d/%m/%Y by guess: day",
+        "note: connection 'crm': circuit breaker open",
+        "note: connection 'crm': slow",
+    ]
+
+
+def test_control_characters_in_a_message_cannot_steer_the_terminal() -> None:
+    event = completed(OUTLINE[0], "failed", error_code=Code.PZ0501.value, error_message="\x1b[2Jgone\rover")
+    assert "  error PZ0501: \\x1b[2Jgone\\x0dover" in printed([event])

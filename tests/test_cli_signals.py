@@ -1,0 +1,87 @@
+"""The first stop signal winds down, the second ends the process at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pz.cli.signals import StopSignals
+from pz.connectors.contract import CancelToken
+
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_the_first_signal_cancels_and_a_second_ends(number: signal.Signals) -> None:
+    cancel, ended, codes = CancelToken(), threading.Event(), list[int]()
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    with StopSignals(cancel, end=end):
+        os.kill(os.getpid(), number)
+        assert cancel.wait(30)
+        assert codes == []
+        os.kill(os.getpid(), number)
+        assert ended.wait(30)
+    assert codes == [128 + number]
+
+
+def test_what_was_there_before_is_restored() -> None:
+    before = [signal.getsignal(number) for number in STOPS]
+    with StopSignals(CancelToken()):
+        assert [signal.getsignal(number) for number in STOPS] != before
+    assert [signal.getsignal(number) for number in STOPS] == before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals(CancelToken()):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_announcement_cannot_hold_the_signal_up() -> None:
+    cancel, ended, never = CancelToken(), threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        never.wait()
+
+    with StopSignals(cancel, announce=stuck, last_words=stuck, end=lambda code: ended.set()):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert cancel.wait(30)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.wait(30)
+    never.set()
+
+
+_BUSY = """
+import hashlib
+from pz.cli.signals import StopSignals
+from pz.connectors.contract import CancelToken
+
+cancel = CancelToken()
+cancel.on_cancel(lambda: print("cancelled", flush=True))
+with StopSignals(cancel):
+    print("ready", flush=True)
+    # One native call that does not come back to the interpreter's loop, as a long statement would.
+    hashlib.pbkdf2_hmac("sha256", b"x", b"x", 2**31 - 1)
+"""
+
+
+def test_signals_are_seen_while_the_main_thread_sits_in_a_native_call() -> None:
+    with subprocess.Popen([sys.executable, "-c", _BUSY], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == "cancelled\n"
+        child.send_signal(signal.SIGINT)
+        assert child.wait() == 130
