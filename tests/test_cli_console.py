@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli_support import AT, LOAD, OUTLINE, RUN, Capture, completed, scripted_run
 from pz.cli.output import Stream
 from pz.cli.render.console import ConsoleRenderer
-from pz.codes import Code
+from pz.codes import CODES, Code
 from pz.events import (
     AmbiguousDateInferenceDetected,
     BreakerStateChanged,
@@ -30,14 +30,14 @@ def test_a_run_reads_as_one_line_per_finished_node_with_the_error_below() -> Non
     assert printed(scripted_run()) == [
         "note: reusing staged data for 1 source load(s)",
         "warning PZ0223: pipeline 'x' is not loaded",
-        "hint: Load it, reference it, or remove it",
+        f"hint: {CODES[Code.PZ0223].hint}",
         "note: crm.orders: attempt 1 of 3 failed, next in 1000 ms: connection reset",
         "ok crm.orders 4800 rows 812 ms",
         "ok stg_orders 4790 rows 33 ms",
         "FAIL stg_orders.not_null 2 rows 4 ms",
         "  error PZ0510: 2 row(s) violate not_null(id)",
         "  {id=NULL}",
-        "  hint: For an unknown type: the six types",
+        f"  hint: {CODES[Code.PZ0510].hint}",
         "skip lake.orders 0 rows 0 ms",
     ]
 
@@ -45,11 +45,11 @@ def test_a_run_reads_as_one_line_per_finished_node_with_the_error_below() -> Non
 def test_quiet_leaves_failures_and_warnings() -> None:
     assert printed(scripted_run(), -1) == [
         "warning PZ0223: pipeline 'x' is not loaded",
-        "hint: Load it, reference it, or remove it",
+        f"hint: {CODES[Code.PZ0223].hint}",
         "FAIL stg_orders.not_null 2 rows 4 ms",
         "  error PZ0510: 2 row(s) violate not_null(id)",
         "  {id=NULL}",
-        "  hint: For an unknown type: the six types",
+        f"  hint: {CODES[Code.PZ0510].hint}",
     ]
 
 
