@@ -170,7 +170,8 @@ def run_events() -> str:
 
 
 def _fields(event: type[Event]) -> str:
-    own = [spec.name for spec in dataclasses.fields(event) if spec.name not in {"run_id", "at"}]
+    specs = [spec for spec in dataclasses.fields(event) if not spec.metadata.get("in_process")]
+    own = [spec.name for spec in specs if spec.name not in {"run_id", "at"}]
     wire = ["name" if name == "node_name" else re.sub(r"_(\w)", lambda m: m[1].upper(), name) for name in own]
     return ", ".join(f"`{name}`" for name in wire)
 

@@ -96,7 +96,10 @@ class OutlineNode:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStarted(Event):
-    """The first event of every run. ``outline`` is for views in this process and no part of the wire form."""
+    """The first event of every run.
+
+    ``outline`` is for views in this process and no part of the wire form.
+    """
 
     name: ClassVar[str] = "run_started"
     project_name: str
