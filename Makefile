@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 READY2 := .venv-duckdb2/.ready
-PYTEST := $(BIN)/pytest -n auto --dist worksteal
+PYTEST := $(BIN)/pytest -n logical --dist worksteal
 
 .NOTPARALLEL:
 .PHONY: help venv system demo test lint type pytest test-duckdb2 docs bench crash-sweep soak postgres lock clean
@@ -37,7 +37,7 @@ pytest: $(READY)
 	$(PYTEST)
 
 test-duckdb2: $(READY2)  ## the part without extensions, on the newest DuckDB 2
-	.venv-duckdb2/bin/pytest -n auto --dist worksteal -m "not native and not slow"
+	.venv-duckdb2/bin/pytest -n logical --dist worksteal -m "not native and not slow"
 
 $(READY2): pyproject.toml requirements-dev.txt
 	@grep -v '^duckdb' requirements-dev.txt > .duckdb2.txt && echo 'duckdb>=2,<3' >> .duckdb2.txt

@@ -2,7 +2,8 @@
 # usage: demo.sh <scratch directory>     runs the sample project there and shows a few rows of each output
 set -euo pipefail
 project=$1
-bin=$PWD/.venv/bin
+root=$PWD
+bin=$root/.venv/bin
 rm -rf "$project"
 mkdir -p "$(dirname "$project")"
 cd "$(dirname "$project")"
@@ -12,4 +13,4 @@ cd "$(basename "$project")"
 show pz plan
 show pz run --all
 echo
-"$bin/python" "$OLDPWD/../scripts/show_outputs.py" .
+"$bin/python" "$root/scripts/show_outputs.py" .
