@@ -6,8 +6,9 @@ is never taken for the last one because a file of the last cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from pz.runs.ids import is_run_id
 from pz.runs.model import RunRecord, RunResults, RunStatus
 from pz.runs.records import RECORD, RESULTS, read_record, read_results
 
-__all__ = ["RunEntry", "chain", "find", "latest", "list_runs"]
+__all__ = ["RunEntry", "chain", "find", "latest", "list_runs", "load", "newest_first"]
 
 T = TypeVar("T")
 
@@ -64,9 +65,13 @@ class RunEntry:
 
 def list_runs(state_dir: Path, limit: int | None = None) -> tuple[RunEntry, ...]:
     """The runs that began or are live, newest first."""
-    ordered = sorted(run_paths(state_dir), key=_place, reverse=True)
-    entries = (entry for entry in map(load, ordered) if entry.began or entry.live)
-    return tuple(entry for entry, _ in zip(entries, range(len(ordered) if limit is None else limit), strict=False))
+    entries = (entry for entry in map(load, newest_first(run_paths(state_dir))) if entry.began or entry.live)
+    return tuple(islice(entries, limit))
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Order run directories by number; a run whose number is lost, although it began, counts as the newest."""
+    return sorted(paths, key=_place, reverse=True)
 
 
 def latest(state_dir: Path) -> RunEntry | None:
@@ -118,7 +123,6 @@ def _or_damage(read: Callable[[Path], T | None], path: Path, damage: list[Proble
 
 
 def _place(path: Path) -> tuple[int, int, str]:
-    """Order by number; a run that began but whose number is lost comes last, so that it is never passed over."""
     number = number_of(path)
     if number is None:
         record = _or_damage(read_record, path, [])
