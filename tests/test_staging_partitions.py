@@ -15,7 +15,7 @@ from pz.durable import Step
 from pz.errors import Code, EngineError, NodeError
 from pz.staging.completion import NodeFacts, complete_node
 from pz.staging.grouping import Grouping, complete_group
-from pz.staging.meta import Ledger, NodeWindow, PartitionDone
+from pz.staging.meta import Ledger, NodeRead, NodeWindow, PartitionDone
 from pz.staging.partition_ledger import (
     Arrival,
     PartitionLedger,
@@ -290,6 +290,7 @@ def test_a_window_is_pinned_once_and_holds(cursor: duckdb.DuckDBPyConnection) ->
 def test_a_failed_attempt_leaves_the_prefix_in_the_part_table_and_the_main_table_alone(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
+    assert ledger.start(cursor).done == frozenset()
     ledger.complete(cursor, [Arrival("a", batch=rows(0, 2))])
     writer = SegmentWriter(cursor, NODE, "b")
     for start in (10, 12, 14):
@@ -312,6 +313,7 @@ def test_a_failed_attempt_leaves_the_prefix_in_the_part_table_and_the_main_table
 def test_clean_up_keeps_checkpointed_part_tables_and_leaves_other_nodes_alone(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
+    ledger.start(cursor)
     kept = SegmentWriter(cursor, NODE, "kept")
     kept.append(rows(0, 1))
     kept.save("t")
@@ -371,10 +373,22 @@ def test_the_only_partition_of_a_feed_is_never_skipped(
     assert Ledger(cursor).plan_total(NODE) == 1
 
 
+def test_what_was_read_in_another_way_is_not_kept(cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger) -> None:
+    ledger.start(cursor)
+    ledger.complete(cursor, [Arrival("a", batch=rows(0, 2))])
+    narrower = PartitionLedger(NODE, TABLE, NodeRead(NODE, ("id",), "id > 1", "[]"))
+    assert narrower.start(cursor).done == frozenset()
+    assert tables(cursor) == set()
+    assert Ledger(cursor).node_read(NODE) == narrower.read
+
+
 def test_an_attempt_starts_over_when_table_and_ledger_disagree(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
     ledger.complete(cursor, [Arrival("a", batch=rows(0, 2))])
+    assert ledger.start(cursor).done == frozenset()
+    ledger.complete(cursor, [Arrival("a", batch=rows(0, 2))])
+    assert PartitionLedger(NODE, TABLE).start(cursor).rows == 2
     cursor.execute(f"INSERT INTO staging.{TABLE} VALUES (9, 'stray')")
     again = PartitionLedger(NODE, TABLE)
     assert (again.start(cursor).done, tables(cursor)) == (frozenset(), set())

@@ -1,8 +1,8 @@
 """`pz_meta`: what a run has durably done, in records; the only writer of that schema.
 
-Records are written by `record`, changed by `move_attempt` and removed by `erase`; all three need an open `Transaction`, so
-that the ledger commits together with the data it accounts for. Reading is typed, through `Ledger`, from this run's
-catalogue or from an attached earlier one.
+Records are written by `record`, changed by `move_attempt` and `advance_delivery`, removed by `erase`; all need an open
+`Transaction`, so that the ledger commits together with the data it accounts for. Reading is typed, through `Ledger`, from
+this run's catalogue or from an attached earlier one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ __all__ = [
     "Entry",
     "Ledger",
     "NodeDone",
+    "NodeRead",
     "NodeWindow",
     "PartitionDone",
     "PlanClosed",
     "PlannedPartition",
     "SinkAttempt",
+    "advance_delivery",
     "check_owner",
     "create",
     "erase",
@@ -179,6 +181,26 @@ class NodeWindow(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeRead(Entry):
+    """How a load is read: narrowed to columns and rows (None: not), and ``shape``, opaque text that pins a sniffed schema.
+
+    Pinned once; parts that were read in another way don't belong together.
+    """
+
+    table: ClassVar[str] = "node_read"
+    types: ClassVar[dict[str, str]] = {
+        "node_id": "VARCHAR",
+        "pushed_columns": "VARCHAR[]",
+        "predicate": "VARCHAR",
+        "shape": "VARCHAR",
+    }
+
+    pushed_columns: tuple[str, ...] | None = None
+    predicate: str | None = None
+    shape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDone(Entry):
     """A finished node with every table it owns in schema ``staging``, main table first.
 
@@ -300,7 +322,7 @@ def check_owner(connection: DuckDBPyConnection, catalog: str, run_id: str) -> No
 
 def record(tx: Transaction, *entries: Entry) -> None:
     """Write records, many of a kind in one statement. Raises duckdb.ConstraintException where a repetition is an error."""
-    for kind in dict.fromkeys(type(entry) for entry in entries):
+    for kind in dict.fromkeys(type(entry) for entry in entries):  # no entries, no statement
         _insert(tx, kind, [entry for entry in entries if type(entry) is kind])
 
 
@@ -355,6 +377,21 @@ def move_attempt(
         raise EngineError(Problem(Code.PZ0500, message))
 
 
+def advance_delivery(tx: Transaction, node_id: str, rows: int) -> None:
+    """Raise a delivery's acknowledged rows; raise EngineError when none was begun or the count would fall."""
+    changed = _changed(
+        tx.execute(
+            f"UPDATE pz_meta.sink_deliveries SET acknowledged_rows = ?, seq = {_NEXT} "
+            "WHERE node_id = ? AND acknowledged_rows <= ?",
+            [rows, node_id, rows],
+        )
+    )
+    if changed != 1:
+        message = f"the delivery of node {node_id} cannot move to {rows} rows: it was not begun, or is further already"
+        raise EngineError(Problem(Code.PZ0500, message))
+    tx.execute("DELETE FROM pz_meta.sink_accepted WHERE node_id = ? AND row_offset < ?", [node_id, rows])
+
+
 def _changed(result: DuckDBPyConnection) -> int:
     row = result.fetchone()
     return int(row[0]) if row else 0
@@ -378,6 +415,12 @@ class Ledger:
     def window(self, node_id: str) -> NodeWindow | None:
         """The pinned window of a load."""
         return next((NodeWindow(*row) for row in self._rows(NodeWindow, node_id)), None)
+
+    def node_read(self, node_id: str) -> NodeRead | None:
+        """How a load is read, None when that was not pinned."""
+        for node, pushed, predicate, shape in self._rows(NodeRead, node_id):
+            return NodeRead(node, None if pushed is None else tuple(pushed), predicate, shape)
+        return None
 
     def plan(self, node_id: str) -> tuple[PlannedPartition, ...]:
         """The pinned partitions of a load, in order."""

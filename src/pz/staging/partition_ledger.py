@@ -18,7 +18,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pz.codes import Code
@@ -29,7 +29,16 @@ from pz.sqltext import qualified, quote
 from pz.staging import meta
 from pz.staging.completion import SCHEMA, NodeFacts, complete_node, count_rows, table_exists
 from pz.staging.fingerprint import describe
-from pz.staging.meta import Checkpoint, Ledger, NodeDone, NodeWindow, PartitionDone, PlanClosed, PlannedPartition
+from pz.staging.meta import (
+    Checkpoint,
+    Ledger,
+    NodeDone,
+    NodeRead,
+    NodeWindow,
+    PartitionDone,
+    PlanClosed,
+    PlannedPartition,
+)
 from pz.staging.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
@@ -43,6 +52,7 @@ __all__ = [
     "PlanChanged",
     "PlanPinning",
     "Start",
+    "node_key",
     "part_table",
     "pin_window",
     "segment_table",
@@ -54,7 +64,8 @@ _LANDED = "__pz_arrival"
 T = TypeVar("T")
 
 
-def _node_key(node_id: str) -> str:
+def node_key(node_id: str) -> str:
+    """A node id as part of a table's or an alias's name."""
     return node_id if re.fullmatch(r"[0-9A-Za-z]{1,32}", node_id) else _hash16(node_id)
 
 
@@ -64,12 +75,12 @@ def _hash16(text: str) -> str:
 
 def part_table(node_id: str, partition_id: str) -> str:
     """Name, in schema ``staging``, of the table that holds a partition's rows until it is complete."""
-    return f"__pz_part__{_node_key(node_id)}__{_hash16(partition_id)}"
+    return f"__pz_part__{node_key(node_id)}__{_hash16(partition_id)}"
 
 
 def segment_table(node_id: str, partition_id: str) -> str:
     """Name, in schema ``staging``, of the table that holds a partition's rows behind its last checkpoint."""
-    return f"__pz_seg__{_node_key(node_id)}__{_hash16(partition_id)}"
+    return f"__pz_seg__{node_key(node_id)}__{_hash16(partition_id)}"
 
 
 class PlanChanged(TransientError):
@@ -117,11 +128,15 @@ class Start:
 
 
 class PartitionLedger:
-    """The partitions of one load. Methods take the caller's cursor; `complete` may be called from several threads."""
+    """The partitions of one load. Methods take the caller's cursor; `complete` may be called from several threads.
 
-    def __init__(self, node_id: str, table: str) -> None:
+    ``read`` says how the load is narrowed; it is pinned by `start`, and what was read in another way is not kept.
+    """
+
+    def __init__(self, node_id: str, table: str, read: NodeRead | None = None) -> None:
         self.node_id = node_id
         self.table = table
+        self.read = read or NodeRead(node_id)
         self.main = qualified(SCHEMA, table)
         self._columns: tuple[Column, ...] | None = None
         self._lock = threading.Lock()
@@ -136,11 +151,11 @@ class PartitionLedger:
 
         Dropped are this node's segment tables, and its part tables unless a checkpoint claims them. With
         ``discard_done`` (a feed's only partition must be read again for a fresh token) nothing counts as done, nor when
-        the main table does not hold what the ledger accounts for.
+        the main table does not hold what the ledger accounts for, or was read in another way.
         """
-        if discard_done or not self._is_sound(cursor):
-            self.reset(cursor, keep_plan=True)
         ledger = Ledger(cursor)
+        if discard_done or ledger.node_read(self.node_id) != self.read or not self._is_sound(cursor):
+            self.reset(cursor, keep_plan=True)
         claimed = {part_table(self.node_id, point.partition_id) for point in ledger.checkpoints(self.node_id)}
         self._drop(cursor, [name for name in self._leftovers(cursor) if name not in claimed])
         done = ledger.partitions_done(self.node_id)
@@ -152,9 +167,14 @@ class PartitionLedger:
             for name in (*self._leftovers(cursor), self.table):
                 tx.execute(f"DROP TABLE IF EXISTS {qualified(SCHEMA, name)}")
             plan = () if keep_plan else (PlannedPartition, PlanClosed)
-            for kind in (PartitionDone, Checkpoint, NodeDone, *plan):
+            for kind in (PartitionDone, Checkpoint, NodeDone, NodeRead, *plan):
                 meta.erase(tx, kind, self.node_id)
+            meta.record(tx, self.read)
             self._columns = None
+
+    def forget_columns(self) -> None:
+        """The main table was replaced: look at it again."""
+        self._columns = None
 
     def pinning(self, cursor: DuckDBPyConnection) -> PlanPinning:
         """Pin the partitions of one enumeration."""
@@ -274,6 +294,7 @@ class PartitionLedger:
         Raises EngineError unless the plan is closed, every partition of it is done and the done rows' sum is the main
         table's count; else something has written to staging behind the ledger's back.
         """
+        facts = replace(facts or NodeFacts(), pushed_columns=self.read.pushed_columns, predicate=self.read.predicate)
         with transaction(cursor, Step.COMPLETE_LOAD) as tx:
             if not self.is_complete(cursor):
                 raise EngineError(
@@ -295,7 +316,7 @@ class PartitionLedger:
         return held == self._accounted(cursor)
 
     def _leftovers(self, cursor: DuckDBPyConnection) -> list[str]:
-        key = _node_key(self.node_id)
+        key = node_key(self.node_id)
         rows = cursor.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_catalog() AND schema_name = ? "
             "AND (starts_with(table_name, ?) OR starts_with(table_name, ?)) ORDER BY table_name",

@@ -81,6 +81,18 @@ COMMENT ON COLUMN pz_meta.node_window.upper_inclusive IS 'Whether the upper end 
 COMMENT ON COLUMN pz_meta.node_window."cursor" IS 'Cursor column';
 COMMENT ON COLUMN pz_meta.node_window.cursor_type IS 'Cursor type in whose order the ends compare; NULL while unknown';
 
+CREATE TABLE pz_meta.node_read (
+    node_id VARCHAR PRIMARY KEY,
+    pushed_columns VARCHAR[],
+    predicate VARCHAR,
+    shape VARCHAR
+);
+COMMENT ON TABLE pz_meta.node_read IS 'How a partitioned load is read, pinned before its first row; its partitions are all read alike';
+COMMENT ON COLUMN pz_meta.node_read.node_id IS 'The source load';
+COMMENT ON COLUMN pz_meta.node_read.pushed_columns IS 'Columns that the read is narrowed to; NULL: all';
+COMMENT ON COLUMN pz_meta.node_read.predicate IS 'Row filter that the read is narrowed by; NULL: none';
+COMMENT ON COLUMN pz_meta.node_read.shape IS 'Opaque text that pins the schema for every partition; NULL: none';
+
 CREATE TABLE pz_meta.node_done (
     node_id VARCHAR PRIMARY KEY,
     "tables" VARCHAR[] NOT NULL CHECK (len("tables") >= 1),
