@@ -63,6 +63,11 @@ on_source_drift: warn
     assert (result.keep_last, result.on_source_drift) == (3, DriftPolicy.WARN)
 
 
+@pytest.mark.parametrize("size", ["4GB", "512MiB", "1.5gb", "50%", "4 GB", "4000000000", "1000B"])
+def test_a_memory_limit_is_kept_as_written(tmp_path: Path, size: str) -> None:
+    assert project(tmp_path, f"engine:\n  duckdb:\n    memory_limit: {size}\n").engine.duckdb.memory_limit == size
+
+
 @pytest.mark.parametrize("off", ["off", "Off", "no", "NO", "false", "False"])
 def test_retention_can_be_off(tmp_path: Path, off: str) -> None:
     assert project(tmp_path, f"retention: {off}\n").keep_last is None
@@ -85,6 +90,9 @@ def test_retention_can_be_off(tmp_path: Path, off: str) -> None:
         ("engine:\n  node_timeout: 0s", "PZ0120", 4, "30s"),
         ("engine:\n  node_timeout: 99999999999999d", "PZ0120", 4, "30s"),
         ("engine:\n  duckdb:\n    memory_limit: 4 apples", "PZ0120", 5, "4GB"),
+        ("engine:\n  duckdb:\n    memory_limit: 0GB", "PZ0120", 5, "4GB"),
+        ("engine:\n  duckdb:\n    memory_limit: 5iB", "PZ0120", 5, "4GB"),
+        ("engine:\n  duckdb:\n    memory_limit: -1", "PZ0120", 5, "4GB"),
         ("engine:\n  duckdb:\n    thread: 4", "PZ0120", 5, "did you mean 'threads'?"),
         ("engine:\n  breaker:\n    failure_threshold: 4", "PZ0120", 4, "add cool_down"),
         ("engine:\n  breaker:\n    cool_down: 4s", "PZ0120", 4, "add failure_threshold"),

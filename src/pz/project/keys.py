@@ -98,7 +98,7 @@ MAX_INT32 = 2**31 - 1
 MAX_RATE = 1_000_000
 MIN_BATCH_BYTES = 1024 * 1024
 MAX_BATCH_BYTES = 512 * 1024 * 1024
-MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?[bB]|[bB])$|^[0-9]+(\.[0-9]+)? ?%$"
+MEMORY_PATTERN = r"^(?=.*[1-9])[0-9]+(\.[0-9]+)? ?([kKmMgGtT][iI]?[bB]|[bB]|%)?$"
 
 RETRY: Keys = (
     Key("max_attempts", "Attempts in all, the first included (default 3).", _whole(1)),
@@ -119,8 +119,8 @@ BREAKER: Keys = (
 DUCKDB: Keys = (
     Key(
         "memory_limit",
-        "Memory for the staging database, such as 4GB (default: 60 % of what the machine or its cgroup has).",
-        {"type": "string", "pattern": MEMORY_PATTERN},
+        "Memory for the staging database, such as 4GB, 512MiB or 50% (default: 60 % of what the machine or its cgroup has).",
+        {"type": ["string", "integer"], "minimum": 1, "pattern": MEMORY_PATTERN},
     ),
     Key("threads", "Threads of the staging database; not the same as engine.threads.", _whole(1)),
     Key("temp_directory", "Where the staging database spills (default: inside the run's folder).", _TEXT),
