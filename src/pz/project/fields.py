@@ -6,14 +6,16 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeVar
 
+from pz.durations import parse_duration
 from pz.errors import Code, Problems
-from pz.project.durations import DURATION_FORM, parse_duration
 from pz.project.keys import Keys, names
 from pz.project.model import Location
 from pz.project.nearmiss import did_you_mean, near_miss
 from pz.project.yaml_source import Block, Item, Listing, Scalar
 
 __all__ = ["Fields"]
+
+_DURATION_FORM = "a whole number and one of ms, s, m, h, d, such as 30s"
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -116,11 +118,13 @@ class Fields:
         item = self.get(key)
         if item is None:
             return None
-        span = parse_duration(item.text) if isinstance(item, Scalar) else None
+        try:
+            span = parse_duration(item.text if isinstance(item, Scalar) else "")
+        except ValueError:
+            span = None
         if span is None or (positive and not span):
-            self.report(
-                key, f"'{self.path(key)}' must be a {'positive ' if positive else ''}duration", hint=DURATION_FORM
-            )
+            kind = "positive duration" if positive else "duration"
+            self.report(key, f"'{self.path(key)}' must be a {kind}", hint=_DURATION_FORM)
             return None
         return span
 

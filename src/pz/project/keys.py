@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pz.connectors.contract import OnDelete, SchemaPolicy, WriteStrategy
-from pz.project.durations import DURATION_PATTERN
 from pz.project.model import DriftPolicy, Materialization, NullCursor, SyncMode
 
 __all__ = [
@@ -91,6 +90,8 @@ def _one_of(values: type[SyncMode] | type[WriteStrategy] | type[OnDelete] | type
 _TEXT = {"type": "string"}
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _FLAG = {"type": "boolean"}
+#: What `pz.durations.parse_duration` accepts, for editors.
+DURATION_PATTERN = r"^[0-9]+(ms|s|m|h|d)$"
 _DURATION = {"type": "string", "pattern": DURATION_PATTERN}
 _WORDS = {"type": ["string", "array"], "items": {"type": "string"}}
 

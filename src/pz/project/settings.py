@@ -122,9 +122,7 @@ def _duckdb(engine: Fields) -> DuckDbSettings:
         return DuckDbSettings()
     limit = fields.text("memory_limit")
     if limit is not None and not re.fullmatch(MEMORY_PATTERN, limit):
-        fields.report(
-            "memory_limit", "'engine.duckdb.memory_limit' must be a size", hint="such as 4GB, 512MiB or 50%"
-        )
+        fields.report("memory_limit", "'engine.duckdb.memory_limit' must be a size", hint="such as 4GB, 512MiB or 50%")
         limit = None
     return DuckDbSettings(limit, fields.whole("threads", 1, MAX_INT32), fields.text("temp_directory"))
 
