@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from pz.graph.sql import bind, inline, strip_end, watermark_sentinel
+from pz.graph.sql import bind, inline, watermark_sentinel
 from pz.graph.sqltree import Parser, SqlFault
 
 
@@ -13,29 +13,6 @@ def rows(sql: str) -> list[tuple[object, ...]]:
     with duckdb.connect() as connection:
         connection.execute("CREATE SCHEMA staging; CREATE TABLE staging.t AS SELECT range AS n FROM range(5)")
         return sorted(connection.execute(f"SELECT * FROM ({sql})").fetchall())
-
-
-@pytest.mark.parametrize(
-    ("written", "kept"),
-    [
-        ("select 1;", "select 1"),
-        ("select 1 ; \n", "select 1"),
-        ("select 1; -- done", "select 1"),
-        ("select 1 -- no semicolon", "select 1"),
-        ("select 1; /* a; /* nested */ b */ ;", "select 1"),
-        ("-- first\nselect 1", "-- first\nselect 1"),
-        ("select ';' as s;", "select ';' as s"),
-        ("select '-- no comment'", "select '-- no comment'"),
-        ("select '/*' as a, \"--\" from t", "select '/*' as a, \"--\" from t"),
-        ("select $$;--$$, $x$ '; $x$;", "select $$;--$$, $x$ '; $x$"),
-        (r"select e'\';--' as s;", r"select e'\';--' as s"),
-        ("select 1; select 2", "select 1; select 2"),
-        ("", ""),
-        ("-- only a comment", ""),
-    ],
-)
-def test_only_trailing_semicolons_and_comments_are_stripped(written: str, kept: str) -> None:
-    assert strip_end(written) == kept
 
 
 @pytest.mark.parametrize(
@@ -73,7 +50,7 @@ def test_anything_but_one_select_is_refused_with_its_line(sql: str, line: int | 
     ],
 )
 @pytest.mark.parametrize(
-    "body", ["select n from staging.t", "select n from staging.t; -- all", "/* x */ table staging.t ;"]
+    "body", ["select n from staging.t", "select n from staging.t -- all", "/* x */ table staging.t"]
 )
 def test_an_ephemeral_pipeline_is_spliced_into_any_consumer(consumer: str, body: str) -> None:
     with Parser() as parser:
@@ -83,7 +60,7 @@ def test_an_ephemeral_pipeline_is_spliced_into_any_consumer(consumer: str, body:
 def test_several_ephemeral_pipelines_are_spliced_in_order() -> None:
     with Parser() as parser:
         sql = inline(
-            parser, "select * from __pz_cte__a union all select * from __pz_cte__b", {"a": "select 1", "b": "select 2;"}
+            parser, "select * from __pz_cte__a union all select * from __pz_cte__b", {"a": "select 1", "b": "select 2"}
         )
     assert rows(sql) == [(1,), (2,)]
 

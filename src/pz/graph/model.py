@@ -100,12 +100,20 @@ class SourceNode(Node):
 class PipelineNode(Node):
     """A SELECT materialised as ``staging.<name>``.
 
-    ``sql`` carries sentinels for watermark(), run_id and run_started_at; `graph.sql.bind` replaces them at run time.
+    ``sql`` carries sentinels for watermark(), run_id and run_started_at; `graph.sql.bind` replaces them at run time. It
+    has no semicolon or comment at its end. ``lines`` gives for each of its lines the line of the file, 0 where the
+    line is not from there. ``unsteady`` names what makes its result differ from evaluation to evaluation.
     """
 
     sql: str
     materialization: Materialization
     tags: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    unsteady: tuple[str, ...] = ()
+
+    def file_line(self, sql_line: int) -> int | None:
+        """The line of the pipeline's file behind a line of ``sql``, both from 1; None when it is not from there."""
+        return (self.lines[sql_line - 1] or None) if 0 < sql_line <= len(self.lines) else None
 
 
 @dataclass(frozen=True, kw_only=True)

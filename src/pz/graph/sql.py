@@ -7,11 +7,12 @@ its comparisons has to let everything pass while there is no stored value.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping
 
 from pz.graph.sqltree import Parser, SqlFault, SqlNode, string_constant, walk
+from pz.project.sqlscan import significant
+from pz.project.templates import RUN_ID, RUN_STARTED_AT, WATERMARK_PREFIX
 from pz.sqltext import literal, quote
 
 __all__ = [
@@ -21,55 +22,21 @@ __all__ = [
     "bind",
     "bind_constants",
     "inline",
-    "strip_end",
     "watermark_key",
     "watermark_sentinel",
 ]
 
 EPHEMERAL_PREFIX = "__pz_cte__"
-RUN_ID = "__pz_run_id__"
-RUN_STARTED_AT = "__pz_run_started_at__"
-_WATERMARK = "__pz_watermark__:"
-
-_TOKEN = re.compile(
-    r"""
-      (?P<space>\s+|--[^\n]*)
-    | (?P<block>/\*)
-    | [eE]'(?:\\.|''|[^'\\])*'
-    | '(?:[^']|'')*'
-    | "(?:[^"]|"")*"
-    | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
-    | \w+
-    | .
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    end: int
-
-
-def strip_end(sql: str) -> str:
-    """Return the SQL without trailing semicolons, comments and space, so that it can be wrapped in parentheses."""
-    end = 0
-    for token in _tokens(sql):
-        if token.text != ";":
-            end = token.end
-    trailing = sql[end:]
-    return sql if any(t.text != ";" for t in _tokens(trailing)) else sql[:end]
 
 
 def inline(parser: Parser, sql: str, bodies: Mapping[str, str]) -> str:
-    """Return ``sql`` with ephemeral pipelines (name -> SQL) as its first CTEs, named ``__pz_cte__<name>``.
+    """Return ``sql`` with ephemeral pipelines (name -> SQL without an end) as its first CTEs, ``__pz_cte__<name>``.
 
     Copes with a leading comment and with WITH or WITH RECURSIVE in front. Raises `SqlFault` if no form parses.
     """
     if not bodies:
         return sql
-    ctes = ",\n".join(f"{quote(EPHEMERAL_PREFIX + n)} AS (\n{strip_end(body)}\n)" for n, body in bodies.items())
+    ctes = ",\n".join(f"{quote(EPHEMERAL_PREFIX + n)} AS (\n{body}\n)" for n, body in bodies.items())
     spliced = _splice(sql, ctes)
     try:
         parser.parse(spliced)
@@ -81,13 +48,13 @@ def inline(parser: Parser, sql: str, bodies: Mapping[str, str]) -> str:
 
 def watermark_sentinel(key: str) -> str:
     """The text constant, quotes included, that a rendered watermark() call leaves for a dataset key."""
-    return literal(_WATERMARK + key)
+    return literal(WATERMARK_PREFIX + key)
 
 
 def watermark_key(node: object) -> str | None:
     """The dataset key of a sentinel in the tree; None for any other node."""
     text = string_constant(node)
-    return text.removeprefix(_WATERMARK) if text is not None and text.startswith(_WATERMARK) else None
+    return text.removeprefix(WATERMARK_PREFIX) if text is not None and text.startswith(WATERMARK_PREFIX) else None
 
 
 def bind_constants(sql: str, run_id: str, run_started_at: str) -> str:
@@ -102,7 +69,7 @@ def bind(sql: str, watermarks: Mapping[str, str], run_id: str, run_started_at: s
     there is none (`watermarks.value_sql`); a key left out is an untyped NULL. Every comparison becomes
     ``(bound IS NULL OR cursor op bound)``, so that without a stored value everything passes.
     """
-    if _WATERMARK in sql:
+    if WATERMARK_PREFIX in sql:
         with Parser() as parser:
             statement = parser.parse(sql)
             for node in list(walk(statement)):
@@ -141,32 +108,9 @@ def _holds_watermark(node: SqlNode) -> bool:
 
 def _splice(sql: str, ctes: str) -> str:
     """Put CTEs before all others: after WITH [RECURSIVE] where the text begins so, else behind a WITH of their own."""
-    tokens = _tokens(sql)
-    first = next(tokens, None)
-    if first is None or first.text.upper() != "WITH":
+    tokens = significant(sql)
+    words = [(sql[start:end].upper(), end) for start, end in itertools.islice(tokens, 2)]
+    if not words or words[0][0] != "WITH":
         return f"WITH {ctes}\n{sql}"
-    second = next(tokens, None)
-    recursive = second is not None and second.text.upper() == "RECURSIVE"
-    at = second.end if second is not None and recursive else first.end
+    at = words[1][1] if words[1:] and words[1][0] == "RECURSIVE" else words[0][1]
     return f"{sql[:at]} {ctes},{sql[at:]}"
-
-
-def _tokens(sql: str) -> Iterator[_Token]:
-    """The tokens that mean something, with their ends; comments (nested ones too) and space are skipped."""
-    at = 0
-    while at < len(sql):
-        match = _TOKEN.match(sql, at)
-        assert match is not None
-        at = _block_end(sql, match.end()) if match["block"] else match.end()
-        if match["block"] is None and match["space"] is None:
-            yield _Token(match[0], match.end())
-
-
-def _block_end(sql: str, at: int) -> int:
-    """The end of a block comment whose inside starts at ``at``; the end of the text when it is never closed."""
-    depth = 1
-    for mark in re.compile(r"/\*|\*/").finditer(sql, at):
-        depth += 1 if mark[0] == "/*" else -1
-        if depth == 0:
-            return mark.end()
-    return len(sql)
