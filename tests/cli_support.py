@@ -28,6 +28,9 @@ from pz.events import (
     RunCompleted,
     RunStarted,
 )
+from pz.runs.history import RunEntry, list_runs
+from pz.runs.retention import CleanReport, clean
+from pz.state import verbs
 
 RUN = "20260710T120000000Z-ab12"
 AT = datetime(2026, 7, 10, 12, tzinfo=UTC)
@@ -119,6 +122,42 @@ class FakeProject:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         raise AssertionError(f"unexpected call of {name}")
+
+
+@dataclass(frozen=True)
+class Handle:
+    """An open project of which only what lies in ``.pz`` is used."""
+
+    root: Path
+
+    def runs(self, limit: int | None = None) -> tuple[RunEntry, ...]:
+        return list_runs(self.root / ".pz", limit)
+
+    def clean(self, **options: Any) -> CleanReport:
+        return clean(self.root / ".pz", **options)
+
+    @property
+    def state(self) -> HandleState:
+        return HandleState(self.root / ".pz")
+
+
+@dataclass(frozen=True)
+class HandleState:
+    """The state of a `Handle`."""
+
+    directory: Path
+
+    def show(self, key: str | None = None) -> tuple[verbs.ShownState, ...]:
+        return verbs.show(self.directory, key)
+
+    def set(self, key: str, value: str, **options: Any) -> verbs.Change:
+        return verbs.set_value(self.directory, key, value, **options)
+
+    def rollback(self, key: str, to_run: str, **options: Any) -> verbs.Change:
+        return verbs.rollback(self.directory, key, to_run, **options)
+
+    def clear(self, key: str, **options: Any) -> verbs.Change:
+        return verbs.clear(self.directory, key, **options)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,10 +40,10 @@ PROBLEM = Problem(Code.PZ0101, "no name", "project.yml", 3, "add a name")
         (NodeError(Problem(Code.PZ0510, "two rows")), 1, "error PZ0510: two rows"),
         (EngineError(Problem(Code.PZ0500, "cannot be")), 3, "error PZ0500: cannot be"),
         (PermanentError("the server says no", code=Code.PZ0330), 1, "error PZ0330: the server says no"),
-        (PermissionError(errno.EACCES, "Permission denied", "/p/.pz"), 2, "error PZ0531: permission denied at /p/.pz"),
-        (OSError(errno.EROFS, "Read-only", "/p/.pz"), 2, "error PZ0531: permission denied at /p/.pz"),
-        (OSError(errno.ENOSPC, "No space", "/p/.pz/x"), 2, "error PZ0532: no space left at /p/.pz/x"),
-        (OSError(errno.EBUSY, "busy", "/p/x"), 2, "error PZ0533: held by another process at /p/x"),
+        (PermissionError(errno.EACCES, "Permission denied", "/p/.pz"), 2, "error PZ0531: permission denied: /p/.pz"),
+        (OSError(errno.EROFS, "Read-only", "/p/.pz"), 2, "error PZ0531: permission denied: /p/.pz"),
+        (OSError(errno.ENOSPC, "No space", "/p/.pz/x"), 2, "error PZ0532: the disk is full: /p/.pz/x"),
+        (OSError(errno.EBUSY, "busy", "/p/x"), 2, "error PZ0533: the file is held by another process: /p/x"),
         (Cancelled(), 3, "note: stopped before anything ran"),
         (KeyboardInterrupt(), 130, "note: stopped before anything ran"),
     ],
@@ -222,7 +223,7 @@ def test_output_that_cannot_be_written_is_an_error_of_verbs_whose_point_it_is() 
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr.startswith("error PZ0532: no space left")
+    assert done.stderr.startswith("error PZ0532: the disk is full\n")
     assert "Traceback" not in done.stderr
 
 
@@ -231,6 +232,31 @@ def test_a_locale_that_lacks_a_character_gets_it_escaped() -> None:
     got = run_process("completion", "fïsh", env=env)
     assert got.code == 2
     assert "'f\\xefsh'" in got.err
+
+
+def test_a_terminal_gets_the_tree_and_then_the_plain_summary() -> None:
+    screen = Capture(terminal=True)
+    output = Output(screen, Capture(), {"TERM": "xterm"})
+    base = Invocation(output=output, opener=lambda path: FakeProject(scripted_run()))
+    assert answer(["run"], output, base) == 0
+    assert "└── " in screen.getvalue()
+    assert screen.getvalue().splitlines()[-1].startswith("run 20260710T120000000Z-ab12: 1 succeeded")
+
+
+@pytest.mark.parametrize("environ", [{"CI": "true"}, {"TERM": "dumb"}])
+def test_ci_and_dumb_terminals_get_plain_lines(environ: dict[str, str]) -> None:
+    screen = Capture(terminal=True)
+    output = Output(screen, Capture(), environ)
+    answer(["run"], output, Invocation(output=output, opener=lambda path: FakeProject(scripted_run())))
+    assert "\x1b" not in screen.getvalue()
+    assert "ok stg_orders 4790 rows 33 ms" in screen.getvalue().splitlines()
+
+
+def test_no_color_is_respected_on_a_terminal() -> None:
+    screen = Capture(terminal=True)
+    output = Output(screen, Capture(), {"TERM": "xterm", "NO_COLOR": "1"})
+    answer(["run"], output, Invocation(output=output, opener=lambda path: FakeProject(scripted_run())))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", screen.getvalue())
 
 
 def test_json_errors_leave_standard_output_empty() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from datetime import timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pz.cli.command import Invocation, verb
-from pz.cli.failures import ExitCode
+from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
-from pz.errors import Code, Problem, ProjectError
+from pz.cli.render.lines import counted, human_bytes
+from pz.errors import Severity
+
+if TYPE_CHECKING:
+    from pz.runs.retention import CleanReport
 
 _PAGE = Page(
     "Remove what old runs left behind.",
@@ -25,7 +27,7 @@ _PAGE = Page(
 )
 
 KeepLast = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--keep-last", metavar="N", help="Keep the newest N runs (default 1; 0 keeps none).", show_default=False
     ),
@@ -33,13 +35,11 @@ KeepLast = Annotated[
 OlderThan = Annotated[
     str | None,
     typer.Option(
-        "--older-than", metavar="AGE", help="Only runs older than this: 90m, 12h, 30d, 4w.", show_default=False
+        "--older-than", metavar="AGE", help="Only runs older than this, say 90m, 12h or 30d.", show_default=False
     ),
 ]
 Purge = Annotated[bool, typer.Option("--purge", help="Remove whole run directories, results included.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def register(app: typer.Typer, panel: str) -> None:
@@ -55,20 +55,23 @@ def clean(
     dry_run: DryRun = False,
 ) -> int:
     """Remove old runs."""
-    if keep_last is not None and older_than is not None:
-        raise ProjectError(Problem(Code.PZ0511, "--keep-last and --older-than together", hint="Use one of them"))
-    if keep_last is not None and keep_last < 0:
-        raise ProjectError(Problem(Code.PZ0512, "--keep-last is below 0", hint="Give 0 or more"))
-    age = None if older_than is None else parse_age(older_than)
-    report = cli.open().clean(keep_last=keep_last, older_than=age, purge=purge, dry_run=dry_run)
+    from pz.runs.retention import clean_selection
+
+    count, age = clean_selection(keep_last, older_than)
+    report: CleanReport = cli.open().clean(keep_last=count, older_than=age, purge=purge, dry_run=dry_run)
     if not cli.quiet:
-        cli.output.out.line(str(report))
-    return ExitCode.OK
+        _tell(cli, report)
+    print_problems(report.problems, cli.output)
+    return ExitCode.REFUSED if any(p.severity is Severity.ERROR for p in report.problems) else ExitCode.OK
 
 
-def parse_age(text: str) -> timedelta:
-    """``30d`` and the like; raises PZ0512."""
-    match = re.fullmatch(r"(\d{1,6})([smhdw])", text)
-    if match is None:
-        raise ProjectError(Problem(Code.PZ0512, f"--older-than '{text}' is no age", hint="Say 90m, 12h, 30d or 4w"))
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+def _tell(cli: Invocation, report: CleanReport) -> None:
+    for run in report.cleaned:
+        what = "run" if run.purged else "staging"
+        cli.output.out.line(
+            f"{'would remove' if report.dry_run else 'removed'} {what} {run.run_id} {human_bytes(run.bytes)}"
+        )
+    for run_id in report.live:
+        cli.output.out.line(f"note: {run_id} is live and was left alone")
+    mood = "would remove" if report.dry_run else "removed"
+    cli.output.out.line(f"{mood} {counted(len(report.cleaned), 'run')}, {human_bytes(report.bytes)}")

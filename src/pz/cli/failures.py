@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import traceback
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 
 from pz.cli.output import Output, printable
-from pz.errors import Cancelled, Code, ConnectorError, EngineError, NodeError, Problem, PzError, Severity
+from pz.errors import Cancelled, Code, ConnectorError, EngineError, NodeError, Problem, PzError, Severity, os_problem
 
 __all__ = ["ExitCode", "explain", "print_problems", "problem_lines", "report"]
 
@@ -25,9 +25,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_BUSY = {errno.EBUSY, errno.ETXTBSY, errno.EAGAIN, errno.EDEADLK}
+_NOWHERE = "-"
 
 
 def report(failure: BaseException, output: Output) -> ExitCode:
@@ -63,20 +61,12 @@ def _pz_exit(failure: PzError) -> ExitCode:
 
 
 def _os_problem(failure: OSError) -> Problem | None:
-    """The coded form of a failing disk, decided by type and error number, never by the message."""
-    where = os.fspath(failure.filename) if isinstance(failure.filename, str | os.PathLike) else None
-    named = f" at {where}" if where else ""
-    if isinstance(failure, PermissionError) or failure.errno in _DENIED:
-        return Problem(
-            Code.PZ0531, f"permission denied{named}", hint="Give this user the rights to read and write there"
-        )
-    if failure.errno in _FULL:
-        return Problem(
-            Code.PZ0532, f"no space left{named}", hint="Free space (`pz clean` removes old staging), then `pz retry`"
-        )
-    if failure.errno in _BUSY or type(failure).__name__ == "Timeout":
-        return Problem(Code.PZ0533, f"held by another process{named}", hint="Wait for the other process or end it")
-    return None
+    """The coded form of a failing disk; None for what has no code of its own."""
+    named = isinstance(failure.filename, str | bytes | os.PathLike)
+    problem = os_problem(failure, Path(os.fsdecode(failure.filename) if named else _NOWHERE), Code.PZ0500)
+    if problem.code is Code.PZ0500:
+        return None
+    return problem if named else replace(problem, message=problem.message.removesuffix(f": {_NOWHERE}"))
 
 
 def _origin(failure: BaseException) -> str:

@@ -12,7 +12,21 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from pz.cli import clean, completion, init, plan, retry, run, show, test, validate
+from pz.cli import (
+    clean,
+    completion,
+    connectors,
+    init,
+    plan,
+    retry,
+    run,
+    runs,
+    schema,
+    show,
+    state,
+    test,
+    validate,
+)
 from pz.cli.command import Invocation, callback
 from pz.cli.failures import ExitCode, report
 from pz.cli.help import Page
@@ -56,7 +70,7 @@ def build() -> typer.Typer:
 _VERBS = {
     "Project": (init, validate, plan),
     "Running": (run, test, retry),
-    "Looking and housekeeping": (show, clean, completion),
+    "Looking and housekeeping": (show, runs, state, schema, clean, connectors, completion),
 }
 
 Version = Annotated[

@@ -1,0 +1,119 @@
+"""``pz schema``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pz.cli.command import Invocation, group, verb
+from pz.cli.failures import ExitCode
+from pz.cli.help import Page
+from pz.cli.jsontext import to_json
+from pz.errors import Code, Problem, StateError
+
+if TYPE_CHECKING:
+    from pz.project.jsonschema import ConnectorSchemas  # type: ignore[import-not-found,unused-ignore]
+    from pz.runs.history import RunEntry
+    from pz.state.schemas import Observed
+
+_PAGE = Page(
+    "Accept changed source columns; print JSON Schemas for editors.",
+    """Where `on_source_drift` is warn or fail, the columns of each source are compared with the accepted ones. accept makes what
+    the last run saw the accepted ones. project, connections and sidecar print what an editor needs to check and complete
+    the YAML files.""",
+    (
+        ("pz schema accept crm.orders", "the new columns of one dataset are right"),
+        ("pz schema project > .pz/project.schema.json", "for an editor"),
+    ),
+)
+_ACCEPT = Page(
+    "Make the columns that the last run saw the accepted ones.",
+    """Works on what the last run recorded, without touching a source. Without a name: every dataset with recorded columns.""",
+    (("pz schema accept", "all that changed"), ("pz schema accept crm.orders crm.items", "two datasets")),
+)
+_FILES = {
+    "project": "project.yml",
+    "connections": "connections.yml",
+    "sidecar": "pipelines/configs/*.yml",
+}
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CONNECTION.ENTITY", help="Datasets; all by default.", show_default=False),
+]
+
+
+def register(app: typer.Typer, panel: str) -> None:
+    """Add the verbs."""
+    below = group(app, "schema", _PAGE, panel=panel)
+    verb(below, "accept", _ACCEPT)(accept)
+    for name, files in _FILES.items():
+        verb(below, name, _print_page(name, files))(_printer(name))
+
+
+def _print_page(name: str, files: str) -> Page:
+    return Page(
+        f"Print the JSON Schema of {files}.",
+        "Editors that speak YAML take it to check and complete; connectors' own options are part of it where they apply.",
+        ((f"pz schema {name} > {name}.schema.json", "keep it in a file"),),
+    )
+
+
+def _printer(name: str) -> Callable[[Invocation], int]:
+    def print_schema(cli: Invocation) -> int:
+        cli.output.out.write(to_json(_schema(name)))
+        return ExitCode.OK
+
+    return print_schema
+
+
+def _schema(name: str) -> Mapping[str, Any]:
+    from pz.project import jsonschema
+
+    made: dict[str, Any]
+    if name == "project":
+        made = jsonschema.project_schema()
+    elif name == "sidecar":
+        made = jsonschema.sidecar_schema()
+    else:
+        made = jsonschema.connections_schema(_connector_schemas())
+    return made
+
+
+def _connector_schemas() -> dict[str, ConnectorSchemas]:
+    """What each usable connector says about its options."""
+    from pz.connectors.registry import Registry
+    from pz.project.jsonschema import ConnectorSchemas
+
+    registry = Registry.default()
+    connectors = {name: registry.get(name) for name in registry.names()}
+    return {
+        name: ConnectorSchemas(made.connection_schema(), made.dataset_schema(), made.output_schema())
+        for name, made in connectors.items()
+    }
+
+
+def accept(cli: Invocation, keys: Keys = None) -> int:
+    """Accept observed columns."""
+    from pz.runs.history import latest
+    from pz.state import schemas
+
+    state_dir: Path = cli.open().root / ".pz"
+    last = latest(state_dir)
+    if last is None or last.results is None:
+        raise StateError(Problem(Code.PZ0127, "there is no run with recorded columns"))
+    store = schemas.schema_store(state_dir)
+    changed = schemas.accept(store, _observed(last), keys or (), last.run_id)
+    if not cli.quiet:
+        cli.output.out.line(f"accepted: {', '.join(changed)}" if changed else "nothing to accept")
+    return ExitCode.OK
+
+
+def _observed(run: RunEntry) -> dict[str, Observed]:
+    from pz.state.schemas import observed_from_json
+
+    nodes = () if run.results is None else run.results.nodes
+    return {node.name: observed_from_json(node.observed_schema) for node in nodes if node.observed_schema is not None}
