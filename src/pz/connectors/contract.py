@@ -18,6 +18,8 @@ gets explicit specs, never the project. What every connector must have is small 
     (read shape)            NaturalReadShape         full or feed
     GatedOperations         Gated                    remote calls go through the engine's gate
     (in doubt)              SettlingSink             look for the mark of an earlier attempt
+    (changing files)        VerifiablePartition      the partition is still what was planned
+    (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
 
 Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
 `PermanentError` or `OutcomeUnknown`; a message is published verbatim, so it must not contain a secret or a row value.
@@ -35,7 +37,7 @@ from enum import Flag, StrEnum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from pz.errors import Cancelled, OutcomeUnknown, PermanentError, TransientError
+from pz.errors import Cancelled, ConnectorError, OutcomeUnknown, PermanentError, TransientError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,8 +57,10 @@ __all__ = [
     "ConnectionReport",
     "ConnectionSpec",
     "Connector",
+    "ConnectorError",
     "DatasetSpec",
     "DeleteApplyingSession",
+    "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
     "NativeCopy",
@@ -71,6 +75,7 @@ __all__ = [
     "PartialUpdateSession",
     "Partition",
     "PermanentError",
+    "PinnedPartition",
     "ProbingSink",
     "ProbingSource",
     "ReadHints",
@@ -85,6 +90,7 @@ __all__ = [
     "SourceProbe",
     "SyncStatePartition",
     "TransientError",
+    "VerifiablePartition",
     "WriteAttempt",
     "WriteResult",
     "WriteSession",
@@ -351,7 +357,8 @@ class NativeScan:
 
     ``relation`` can stand behind FROM. ``setup`` statements (extensions, secrets, attaches) run once per run and
     distinct text. ``mechanism`` is a short label for plan reasons: no path, no SQL, no secret. ``schema_inferred``
-    turns the inference warnings on.
+    turns the inference warnings on. ``verify``, where given, is called after the rows were read and before they count: it
+    raises when what was read is not what was planned (a file that changed, a compressed file that is cut off).
     """
 
     relation: str
@@ -359,15 +366,18 @@ class NativeScan:
     setup: tuple[str, ...] = ()
     schema_inferred: bool = False
     sniffer: str | None = None
+    verify: Callable[[], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NativeCopy:
     """A write that DuckDB does itself.
 
-    ``statements`` run in order in one transaction; each may contain ``{relation}``, which the engine replaces by the
-    FROM-able relation to write. ``setup`` runs before, outside of it. ``moves`` are (temporary, final) files that the
-    engine promotes after success and removes after failure. ``directories`` are created just before.
+    ``statements`` run in order in one transaction; each may contain ``{relation}``, which the engine replaces (with
+    ``str.replace``: the SQL may hold other braces) by the FROM-able relation to write. ``setup`` runs before, outside of
+    it. ``directories`` are created just before. ``moves`` are (temporary, final) files that the engine promotes after
+    success and removes after failure. ``stale`` are leftovers of dead attempts at the same output; the engine, which
+    holds the output's lock, removes them first.
     """
 
     statements: tuple[str, ...]
@@ -375,6 +385,7 @@ class NativeCopy:
     setup: tuple[str, ...] = ()
     moves: tuple[tuple[Path, Path], ...] = ()
     directories: tuple[Path, ...] = ()
+    stale: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,6 +465,24 @@ class NativePartition(Partition, Protocol):
 
     def native_scan(self) -> NativeScan | None:
         """The fragment for this partition alone, or None for the batch path."""
+        ...
+
+
+@runtime_checkable
+class VerifiablePartition(Partition, Protocol):
+    """A partition that can tell whether it is still what was planned."""
+
+    def verify(self) -> None:
+        """Raise when it is not. Called after its rows were read natively, before they count; `read` does it itself."""
+        ...
+
+
+@runtime_checkable
+class ExplainingErrors(Protocol):
+    """A source or sink that can say what an error of its native statements means."""
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """The same error without SQL and row values, typed for the retry loop; None when there is nothing to add."""
         ...
 
 

@@ -1,0 +1,109 @@
+"""The connector ``localfiles``: csv, tsv, json and parquet files below a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec
+from pz.connectors.files.formats import read_schema, write_schema
+from pz.connectors.files.paths import FileRoot
+from pz.connectors.files.reading import FileSource, SchemaCache
+from pz.connectors.files.writing import FileSink
+
+__all__ = ["LocalFiles"]
+
+_CONNECTION_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "root": {
+            "type": "string",
+            "minLength": 1,
+            "description": "Directory that relative paths start from and may not leave; itself relative to the project. "
+            "Without it, paths are relative to the project.",
+            "examples": ["data", "/srv/lake"],
+        }
+    },
+}
+
+_READ_PATH = {
+    "type": "string",
+    "minLength": 1,
+    "description": "File or glob, relative to the root. Default `<entity>.<format>`. An absolute path ignores the root.",
+    "examples": ["flights.csv", "in/**/*.csv.gz"],
+}
+
+_WRITE_PATH = {
+    "type": "string",
+    "minLength": 1,
+    "description": "Directory to write to, relative to the root. Default: the entity's name. "
+    "replace writes `<entity>.<ext>` there, append a further file per run.",
+    "examples": ["out"],
+}
+
+
+class LocalFiles:
+    """Reads and writes files of the machine that pz runs on."""
+
+    name: ClassVar[str] = "localfiles"
+    contract_major: ClassVar[int] = CONTRACT_MAJOR
+    capabilities: ClassVar[Capability] = (
+        Capability.NATIVE_SCAN
+        | Capability.NATIVE_COPY
+        | Capability.REPLACE_WRITES
+        | Capability.BOUNDED_WINDOW
+        | Capability.PARTITIONED_READ
+        | Capability.STABLE_PARTITION_IDS
+        | Capability.COLUMN_PRUNING
+        | Capability.PREDICATE_PUSHDOWN
+    )
+    gives: ClassVar[str] = "csv, tsv, json and parquet files on this machine"
+
+    def __init__(self) -> None:
+        self._cache = SchemaCache()
+
+    def connection_schema(self) -> Mapping[str, Any]:
+        """The option ``root``."""
+        return _CONNECTION_SCHEMA
+
+    def dataset_schema(self) -> Mapping[str, Any]:
+        """Path, format and what the format needs."""
+        return read_schema(_READ_PATH)
+
+    def output_schema(self) -> Mapping[str, Any]:
+        """Directory, format and what the format needs."""
+        return write_schema(_WRITE_PATH)
+
+    def validate(self, connection: ConnectionSpec) -> Sequence[str]:
+        """Nothing beyond the schema."""
+        return ()
+
+    def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
+        """The root as the project spells it, so that moving the project does not change the place."""
+        return {"root": str(connection.options.get("root", "."))}
+
+    def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
+        """A root that is there and can be listed, or that a write will create."""
+        directory = self._root(connection).directory
+        if not directory.exists():
+            return ConnectionReport(True, "the root does not exist yet; a write creates it")
+        try:
+            next(iter(Path(directory).iterdir()), None)
+        except OSError as error:
+            return ConnectionReport(False, f"the root cannot be listed: {error.strerror}")
+        return ConnectionReport(True)
+
+    def open_source(self, connection: ConnectionSpec) -> FileSource:
+        """The read side."""
+        return FileSource(self._root(connection), self._cache)
+
+    def open_sink(self, connection: ConnectionSpec) -> FileSink:
+        """The write side."""
+        return FileSink(self._root(connection))
+
+    @staticmethod
+    def _root(connection: ConnectionSpec) -> FileRoot:
+        root = connection.options.get("root")
+        return FileRoot.of(connection.base_dir, None if root is None else str(root))

@@ -1,0 +1,277 @@
+"""The read side of a connector of local files: a dataset is a list of stamped files with one schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import (
+    BatchOptions,
+    CancelToken,
+    ConnectorError,
+    DatasetSpec,
+    NativeScan,
+    Partition,
+    PermanentError,
+    ReadHints,
+    SourceProbe,
+)
+from pz.connectors.files.delimited import check_bytes
+from pz.connectors.files.faults import explain_or_none
+from pz.connectors.files.formats import Format, ReadOptions
+from pz.connectors.files.paths import FileRoot, FileStamp, group_files, partition_id
+from pz.connectors.files.scan import FileSchema, discover, relation
+from pz.connectors.files.scratch import open_scratch, scratch
+from pz.connectors.files.values import fault
+from pz.cursors import CursorError, CursorType, canonical, literal, probe_expression
+from pz.errors import Code
+from pz.sqltext import literal as sql_literal
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+__all__ = ["FilePartition", "FileSource", "SchemaCache"]
+
+
+class SchemaCache:
+    """Remembers the schema of files that have not changed, so that plan and run look into them once."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, FileSchema] = {}
+        self._lock = Lock()
+
+    def get(self, files: Sequence[FileStamp], options: ReadOptions, contract: Mapping[str, str] | None) -> FileSchema:
+        """The schema, discovered on first use."""
+        key = (tuple(files), options, None if contract is None else tuple(contract.items()))
+        with self._lock:
+            known = self._found.get(key)
+        if known is None:
+            known = discover(files, options, contract)
+            with self._lock:
+                self._found[key] = known
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class FilePartition:
+    """Some files of a dataset, read together."""
+
+    files: tuple[FileStamp, ...]
+    options: ReadOptions
+    schema: FileSchema
+    dataset: DatasetSpec
+    hints: ReadHints
+
+    @property
+    def partition_id(self) -> str:
+        """The same while the files are: names, sizes and times."""
+        return partition_id(self.files)
+
+    @property
+    def spec(self) -> str:
+        """The files as they were and the schema that was found, as JSON."""
+        files = [[str(file.path), file.name, file.size, file.mtime_ns] for file in self.files]
+        return json.dumps({"version": 1, "files": files, "schema": self.schema.to_json()})
+
+    def native_scan(self) -> NativeScan:
+        """The files as one relation."""
+        return NativeScan(
+            relation=_shaped(relation(self.files, self.options, self.schema), self.dataset, self.hints),
+            mechanism=f"read {self.options.format}",
+            schema_inferred=self.schema.inferred,
+            sniffer=self._sniffer(),
+            verify=self.verify,
+        )
+
+    def verify(self) -> None:
+        """Refuse files that changed, hold NUL characters or are cut off."""
+        for file in self.files:
+            if self.options.format is not Format.PARQUET:
+                check_bytes(file, self.options)
+            file.verify()
+
+    def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Read through a private DuckDB; verified before the last batch is given."""
+        import duckdb
+        import pyarrow as pa
+
+        sql = f"SELECT * FROM {self.native_scan().relation}"
+        connection = open_scratch()
+        try:
+            cancel.on_cancel(connection.interrupt)
+            yield from _held_back(connection.sql(sql).to_arrow_reader(options.max_rows), cancel, self.verify)
+        except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
+            cancel.raise_if_set()
+            raise explain_or_none(error, _names(self.files)) or PermanentError(
+                f"reading failed ({type(error).__name__})", code=Code.PZ0722
+            ) from error
+        finally:
+            connection.close()
+
+    def _sniffer(self) -> str | None:
+        if self.options.format is not Format.CSV or not self.schema.inferred or len(self.files) != 1:
+            return None
+        return f"sniff_csv({sql_literal(str(self.files[0].path))}, delim = {sql_literal(self.options.delimiter)})"
+
+
+def _held_back(
+    reader: Iterable[pa.RecordBatch], cancel: CancelToken, verify: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """All batches, the last one only after the files were verified: a consumer never has all rows of a bad file."""
+    previous: pa.RecordBatch | None = None
+    for batch in reader:
+        cancel.raise_if_set()
+        if previous is not None:
+            yield previous
+        previous = batch
+    verify()
+    if previous is not None:
+        yield previous
+
+
+def _names(files: Iterable[FileStamp]) -> dict[str, str]:
+    return {str(file.path): file.name for file in files}
+
+
+def _shaped(inner: str, dataset: DatasetSpec, hints: ReadHints) -> str:
+    """The relation with the window, the pushed filter and the wanted columns applied.
+
+    Rows without a cursor value stay: what becomes of them is the engine's decision.
+    """
+    conditions = [condition for condition in (_window(dataset), hints.predicate) if condition]
+    if not conditions and hints.columns is None:
+        return inner
+    wanted = "*" if hints.columns is None else ", ".join(quote(name) for name in hints.columns)
+    where = " AND ".join(f"({condition})" for condition in conditions)
+    return f"(SELECT {wanted} FROM {inner}{f' WHERE {where}' if where else ''})"
+
+
+def _window(dataset: DatasetSpec) -> str | None:
+    if dataset.cursor is None or dataset.cursor_type is None or dataset.upper is None:
+        return None
+    column, type_ = quote(dataset.cursor), CursorType(dataset.cursor_type)
+    parts = [f"{column} {'<=' if dataset.upper.inclusive else '<'} {literal(dataset.upper.value, type_)}"]
+    if dataset.lower is not None:
+        parts.append(f"{column} {'>=' if dataset.lower.inclusive else '>'} {literal(dataset.lower.value, type_)}")
+    return f"{column} IS NULL OR ({' AND '.join(parts)})"
+
+
+class FileSource:
+    """Reads datasets of files below one root."""
+
+    def __init__(self, root: FileRoot, cache: SchemaCache) -> None:
+        self._root = root
+        self._cache = cache
+        self._seen: dict[str, str] = {}
+
+    def schema(self, dataset: DatasetSpec) -> pa.Schema:
+        """The Arrow schema of the dataset's columns."""
+        whole = self._whole(dataset, ReadHints())
+        with scratch() as connection:
+            return connection.sql(f"SELECT * FROM {whole.native_scan().relation} LIMIT 0").to_arrow_table().schema
+
+    def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan:
+        """All files as one relation.
+
+        While planning, the files may still have to be written by another flow; so a path that matches none gives a
+        relation that fails with PZ0720 when it is read.
+        """
+        options = ReadOptions.parse(dataset.entity, dataset.options)
+        if not self._list(options) and not options.missing_is_empty:
+            failing = fault(Code.PZ0720, _no_match(options), "INTEGER")
+            return NativeScan(relation=f"(SELECT {failing} AS missing)", mechanism=f"read {options.format}")
+        return self._whole(dataset, hints).native_scan()
+
+    def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
+        """A few dozen partitions at most, small files together. Raises PermanentError PZ0720 when no file matches."""
+        whole = self._whole(dataset, hints)
+        groups = group_files(whole.files) or ((),)
+        return [FilePartition(group, whole.options, whole.schema, dataset, hints) for group in groups]
+
+    def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
+        """The partition that once gave ``spec``. Raises PermanentError PZ0721 when a file is not as it was."""
+        told = json.loads(spec)
+        files = tuple(FileStamp(Path(path), name, size, mtime) for path, name, size, mtime in told["files"])
+        for file in files:
+            file.verify()
+        self._seen.update(_names(files))
+        options = ReadOptions.parse(dataset.entity, dataset.options)
+        return FilePartition(files, options, FileSchema.from_json(told["schema"]), dataset, hints)
+
+    def probe(self, dataset: DatasetSpec) -> SourceProbe:
+        """Columns and bytes; rows where the files tell (parquet); for a cursor its highest value and the NULLs."""
+        whole = self._whole(dataset, ReadHints())
+        rows = upper = nulls = None
+        with scratch() as connection:
+            if whole.options.format is Format.PARQUET:
+                rows = _parquet_rows(connection, whole.files)
+            if dataset.cursor is not None:
+                upper, nulls = self._cursor_facts(connection, whole, dataset.cursor)
+        return SourceProbe(
+            columns=whole.schema.columns,
+            rows=rows,
+            bytes=sum(file.size for file in whole.files),
+            upper=upper,
+            null_cursors=nulls,
+            partitions=len(group_files(whole.files)) or 1,
+        )
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """DuckDB's error about files, in words without row values."""
+        return explain_or_none(error, self._seen)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _whole(self, dataset: DatasetSpec, hints: ReadHints) -> FilePartition:
+        options = ReadOptions.parse(dataset.entity, dataset.options)
+        files = self._list(options)
+        if not files and not options.missing_is_empty:
+            raise PermanentError(_no_match(options), code=Code.PZ0720)
+        schema = self._cache.get(files, options, dataset.columns)
+        return FilePartition(files, options, schema, dataset, hints)
+
+    def _list(self, options: ReadOptions) -> tuple[FileStamp, ...]:
+        files = self._root.list(options.path)
+        self._seen.update(_names(files))
+        return files
+
+    @staticmethod
+    def _cursor_facts(
+        connection: duckdb.DuckDBPyConnection, whole: FilePartition, cursor: str
+    ) -> tuple[str | None, int | None]:
+        import duckdb
+
+        held = next((column for column in whole.schema.columns if column.name.lower() == cursor.lower()), None)
+        kind = None if held is None else CursorType.from_duckdb(held.type)
+        if held is None or kind is None:
+            return None, None
+        highest = probe_expression(f"max({quote(held.name)})", held.type)
+        sql = f"SELECT {highest}, count(*) - count({quote(held.name)}) FROM {whole.native_scan().relation}"
+        try:
+            row = connection.execute(sql).fetchone()
+        except duckdb.Error as error:
+            raise explain_or_none(error, _names(whole.files)) or error from error
+        assert row is not None
+        try:
+            return (None if row[0] is None else canonical(row[0], kind)), int(row[1])
+        except CursorError as error:
+            raise PermanentError(f"cursor column '{held.name}': {error}", code=Code.PZ0505) from error
+
+
+def _no_match(options: ReadOptions) -> str:
+    return f"no file matches '{options.path}'"
+
+
+def _parquet_rows(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp]) -> int | None:
+    if not files:
+        return 0
+    listed = ", ".join(sql_literal(str(file.path)) for file in files)
+    row = connection.execute(f"SELECT sum(num_rows) FROM parquet_file_metadata([{listed}])").fetchone()
+    return None if row is None or row[0] is None else int(row[0])

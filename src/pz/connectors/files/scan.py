@@ -1,0 +1,249 @@
+"""From a list of files to a relation that DuckDB reads: the schema found once, then one SELECT per set of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import Column, PermanentError
+from pz.connectors.files import delimited
+from pz.connectors.files.delimited import Dialect
+from pz.connectors.files.formats import Format, Layout, ReadOptions
+from pz.connectors.files.paths import FileStamp
+from pz.connectors.files.scratch import scratch
+from pz.connectors.files.values import DuckType, read_type, reading
+from pz.errors import Code
+from pz.sqltext import literal, quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["FileSchema", "discover", "relation"]
+
+_PLACE = "__pz_file"
+"""The reader's extra column with the file's path, where several files share one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """The columns of a dataset of files, found once and the same for every file and every attempt."""
+
+    columns: tuple[Column, ...]
+    inferred: bool
+    dialect: Dialect = field(default_factory=Dialect)
+    types: tuple[DuckType, ...] = field(default=(), compare=False)
+
+    def to_json(self) -> str:
+        """The schema as text, for a pinned partition."""
+        columns = [[column.name, column.type] for column in self.columns]
+        formats = [self.dialect.date_format, self.dialect.timestamp_format]
+        return json.dumps({"columns": columns, "inferred": self.inferred, "formats": formats})
+
+    @classmethod
+    def from_json(cls, text: str) -> FileSchema:
+        """The schema that once gave this text."""
+        told = json.loads(text)
+        columns = tuple(Column(name, type_) for name, type_ in told["columns"])
+        with scratch() as connection:
+            return _typed(connection, columns, bool(told["inferred"]), Dialect(*told["formats"]))
+
+
+def discover(files: Sequence[FileStamp], options: ReadOptions, contract: Mapping[str, str] | None) -> FileSchema:
+    """The schema of the dataset: the contract, else what the files say. Raises PermanentError.
+
+    ``files`` may be empty only with a contract.
+    """
+    with scratch() as connection:
+        if contract is not None:
+            declared = tuple(Column(name, type_) for name, type_ in contract.items())
+            schema = _typed(connection, declared, False, Dialect())
+            if options.format is Format.PARQUET and files:
+                _check_parquet(connection, files, schema)
+            return schema
+        if not files:
+            raise PermanentError(
+                "no file matches, and without declared columns nothing tells what an empty dataset looks like",
+                code=Code.PZ0720,
+                hint="declare `columns`",
+            )
+        return _infer(connection, files, options)
+
+
+def _typed(
+    connection: duckdb.DuckDBPyConnection, columns: Sequence[Column], inferred: bool, dialect: Dialect
+) -> FileSchema:
+    types = tuple(DuckType.parse(connection, column.type) for column in columns)
+    spelled = tuple(Column(column.name, type_.sql) for column, type_ in zip(columns, types, strict=True))
+    return FileSchema(spelled, inferred, dialect, types)
+
+
+def _infer(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], options: ReadOptions) -> FileSchema:
+    import duckdb
+
+    try:
+        if options.format.delimited:
+            return _infer_delimited(connection, files, options)
+        if options.format is Format.JSON:
+            return _infer_json(connection, files, options)
+        return _infer_parquet(connection, files)
+    except duckdb.Error as error:
+        from pz.connectors.files.faults import explain
+
+        raise explain(error, {str(file.path): file.name for file in files}, inferring=True) from error
+
+
+def _infer_delimited(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], options: ReadOptions
+) -> FileSchema:
+    headers = {file: header for file in files if (header := delimited.read_header(file, options)) is not None}
+    if not headers:
+        raise PermanentError(
+            f"file '{files[0].name}' is empty: there is no header to tell its columns",
+            code=Code.PZ0722,
+            hint="declare `columns`",
+        )
+    first = next(iter(headers))
+    for file, header in headers.items():
+        _same_columns(first, headers[first], file, header)
+    fullest = max(headers, key=lambda file: min(file.size, 1024 * 1024))
+    columns, dialect = delimited.infer(connection, fullest, headers[fullest], options)
+    by_name = {column.name: column for column in columns}
+    return _typed(connection, [by_name[name] for name in headers[first]], True, dialect)
+
+
+def _same_columns(first: FileStamp, expected: Sequence[str], file: FileStamp, header: Sequence[str]) -> None:
+    odd = sorted(set(expected) ^ set(header))
+    if odd:
+        names = ", ".join(f"'{name}'" for name in odd)
+        message = f"files '{first.name}' and '{file.name}' differ in their columns: {names}"
+        raise PermanentError(message, code=Code.PZ0722, hint="declare `columns` with those that all files have")
+
+
+def _infer_json(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], options: ReadOptions) -> FileSchema:
+    filled = [file for file in files if file.size > 0]
+    if not filled:
+        message = f"file '{files[0].name}' is empty: nothing tells its columns"
+        raise PermanentError(message, code=Code.PZ0722, hint="declare `columns`")
+    whole = f"sample_size = -1, maximum_sample_files = {len(filled)}, union_by_name = true"
+    found = connection.execute(f"DESCRIBE SELECT * FROM {_json_call(filled, options, whole)}").fetchall()
+    return _typed(connection, [Column(str(row[0]), str(row[1])) for row in found], True, Dialect())
+
+
+def _infer_parquet(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp]) -> FileSchema:
+    columns = _parquet_columns(connection, files)
+    alone = {column.name for column in _parquet_columns(connection, files[:1])}
+    odd = sorted({column.name for column in columns} - alone)
+    if odd:
+        names = ", ".join(f"'{name}'" for name in odd)
+        message = f"file '{files[0].name}' lacks columns that other files have: {names}"
+        raise PermanentError(message, code=Code.PZ0722, hint="declare `columns` with those that all files have")
+    return _typed(connection, columns, False, Dialect())
+
+
+def _parquet_columns(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp]) -> list[Column]:
+    found = connection.execute(f"DESCRIBE SELECT * FROM {_parquet_call(files, 'union_by_name = true')}").fetchall()
+    return [Column(str(row[0]), str(row[1])) for row in found]
+
+
+def _check_parquet(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], schema: FileSchema) -> None:
+    import duckdb
+
+    try:
+        held = {column.name.lower() for column in _parquet_columns(connection, files)}
+    except duckdb.Error as error:
+        from pz.connectors.files.faults import explain
+
+        raise explain(error, {str(file.path): file.name for file in files}) from error
+    _refuse_missing(files[0], schema, held)
+
+
+def _refuse_missing(file: FileStamp, schema: FileSchema, held: set[str]) -> None:
+    missing = [column.name for column in schema.columns if column.name.lower() not in held]
+    if missing:
+        names = ", ".join(f"'{name}'" for name in missing)
+        raise PermanentError(
+            f"file '{file.name}' has no column {names}, which `columns` declares",
+            code=Code.PZ0353,
+            hint="correct the names in `columns`; the order does not matter",
+        )
+
+
+def relation(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:
+    """SQL that can stand behind FROM: exactly the schema's columns, from exactly these files."""
+    if options.format.delimited:
+        parts = _delimited_parts(files, options, schema)
+    elif options.format is Format.JSON:
+        filled = [file for file in files if file.size > 0]
+        parts = [_json_part(filled, options, schema)] if filled else []
+    else:
+        parts = [_select(Format.PARQUET, schema, _parquet_call(files), "''")] if files else []
+    if not parts:
+        return f"({_nothing(schema)})"
+    return f"({' UNION ALL '.join(parts)})"
+
+
+def _nothing(schema: FileSchema) -> str:
+    typed = ", ".join(f"NULL::{column.type} AS {quote(column.name)}" for column in schema.columns)
+    return f"SELECT {typed} WHERE false"
+
+
+def _select(
+    format_: Format, schema: FileSchema, source: str, place: str, names: Mapping[str, str] | None = None
+) -> str:
+    """``names`` gives the reader's spelling of a column where it differs in case."""
+    spelled = names or {}
+    parts = [
+        f"{reading(format_, spelled.get(column.name, column.name), type_, place)} AS {quote(column.name)}"
+        for column, type_ in zip(schema.columns, schema.types, strict=True)
+    ]
+    return f"SELECT {', '.join(parts)} FROM {source}"
+
+
+def _place(files: Sequence[FileStamp]) -> str:
+    return literal(files[0].name) if len(files) == 1 else f"parse_filename({quote(_PLACE)})"
+
+
+def _delimited_parts(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> list[str]:
+    by_header: dict[tuple[str, ...], list[FileStamp]] = {}
+    for file in files:
+        header = delimited.read_header(file, options)
+        if header is not None:
+            by_header.setdefault(header, []).append(file)
+    return [_delimited_part(header, group, options, schema) for header, group in by_header.items()]
+
+
+def _delimited_part(header: Sequence[str], files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:
+    _refuse_missing(files[0], schema, {name.lower() for name in header})
+    typed = {
+        column.name.lower(): (column.name, read_type(options.format, type_))
+        for column, type_ in zip(schema.columns, schema.types, strict=True)
+    }
+    types = [(name, typed[name.lower()][1] if name.lower() in typed else "VARCHAR") for name in header]
+    names = {typed[name.lower()][0]: name for name in header if name.lower() in typed}
+    source = delimited.reader_sql(files, types, options, schema.dialect, _PLACE)
+    return _select(options.format, schema, source, _place(files), names)
+
+
+def _json_part(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:
+    columns = ", ".join(
+        f"{literal(column.name)}: {literal(read_type(Format.JSON, type_))}"
+        for column, type_ in zip(schema.columns, schema.types, strict=True)
+    )
+    extra = f"columns = {{{columns}}}" + (f", filename = {literal(_PLACE)}" if len(files) > 1 else "")
+    return _select(Format.JSON, schema, _json_call(files, options, extra), _place(files))
+
+
+def _json_call(files: Sequence[FileStamp], options: ReadOptions, extra: str) -> str:
+    listed = ", ".join(literal(str(file.path)) for file in files)
+    shape = "array" if options.layout is Layout.ARRAY else "newline_delimited"
+    compression = "" if options.compression is None else f", compression = {literal(str(options.compression))}"
+    return (
+        f"read_json([{listed}], format = '{shape}', records = 'true', hive_partitioning = false{compression}, {extra})"
+    )
+
+
+def _parquet_call(files: Sequence[FileStamp], extra: str = "") -> str:
+    listed = ", ".join(literal(str(file.path)) for file in files)
+    return f"read_parquet([{listed}], hive_partitioning = false{f', {extra}' if extra else ''})"

@@ -1,0 +1,38 @@
+"""A private DuckDB for looking at files and for writing batches: bounded, in UTC, gone when closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["open_scratch", "scratch"]
+
+_MEMORY_LIMIT = "512MB"
+
+
+def open_scratch(directory: Path | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory, or one in ``directory`` where rows spill to disk instead of filling memory."""
+    import duckdb
+
+    where = ":memory:" if directory is None else str(directory / "scratch.duckdb")
+    connection = duckdb.connect(where, config={"memory_limit": _MEMORY_LIMIT})
+    if directory is not None:
+        connection.execute("SET temp_directory = ?", [str(directory / "spill")])
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET arrow_lossless_conversion = true")  # else bit, timetz and 128-bit numbers change on the way
+    return connection
+
+
+@contextmanager
+def scratch() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory that lives as long as the block."""
+    connection = open_scratch()
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,247 @@
+"""The write side of a connector of local files: one COPY beside the target, then a rename over it.
+
+The same COPY serves both ways: natively DuckDB reads the staged relation; a session collects batches in a private
+database first. So a file has the same bytes whichever way it was written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import (
+    AbortSemantics,
+    Column,
+    ConnectorError,
+    NativeCopy,
+    OutputSpec,
+    PermanentError,
+    WriteResult,
+    WriteStrategy,
+)
+from pz.connectors.files.faults import explain_or_none
+from pz.connectors.files.formats import Compression, Format, Layout, WriteOptions
+from pz.connectors.files.paths import FileRoot
+from pz.connectors.files.scratch import open_scratch, scratch
+from pz.connectors.files.values import DuckType, writing
+from pz.durable import Step, promote, remove, step
+from pz.errors import Code
+from pz.sqltext import literal, quote
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+__all__ = ["FileSession", "FileSink", "FileTarget", "file_name"]
+
+_STAGED = "batches"
+
+
+def file_name(output: OutputSpec, extension: str) -> str:
+    """The name of the file that an output writes.
+
+    replace: one stable name. append: one name per chain of retries and output, so that a repeated attempt overwrites its
+    own file and no other.
+    """
+    entity = output.entity
+    if not entity or entity.startswith(".") or "/" in entity or "\\" in entity or "\0" in entity:
+        raise PermanentError(
+            f"entity '{entity}' cannot be a file name", code=Code.PZ0353, hint="use `path` for the directory"
+        )
+    if output.strategy is WriteStrategy.APPEND:
+        return f"{entity}-{output.origin}-{output.node[:8]}.{extension}"
+    return f"{entity}.{extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """Where an output's file goes and where it is written before it is whole."""
+
+    directory: Path
+    final: Path
+    aside: Path
+    options: WriteOptions
+
+    @classmethod
+    def of(cls, root: FileRoot, output: OutputSpec) -> FileTarget:
+        """Derive the places from the options; creates nothing. Raises PermanentError for options that do not fit."""
+        if output.strategy is WriteStrategy.MERGE:
+            raise PermanentError("files cannot be merged into", code=Code.PZ0324, hint="use replace or append")
+        options = WriteOptions.parse(output.entity, output.options)
+        directory = root.resolve(options.path)
+        name = file_name(output, options.extension)
+        aside = directory / f".{name}.{output.node[:8]}-{uuid.uuid4().hex[:12]}.tmp"
+        return cls(directory, directory / name, aside, options)
+
+    def leftovers(self, output: OutputSpec) -> tuple[Path, ...]:
+        """Files that dead attempts at this output left beside the target."""
+        if not self.directory.is_dir():
+            return ()
+        start = f".{self.final.name}.{output.node[:8]}-"
+        found = (
+            path for path in self.directory.iterdir() if path.name.startswith(start) and path.name.endswith(".tmp")
+        )
+        return tuple(sorted(found))
+
+    def statement(self, relation: str, columns: Sequence[tuple[str, DuckType]] | None) -> str:
+        """The COPY to the temporary file. Raises PermanentError PZ0723 for a type that the format cannot hold."""
+        if columns is None:
+            selected = "*"
+        else:
+            selected = ", ".join(
+                f"{writing(self.options.format, name, type_)} AS {quote(name)}" for name, type_ in columns
+            )
+        return f"COPY (SELECT {selected} FROM {relation}) TO {literal(str(self.aside))} ({self._copy_options()})"
+
+    def _copy_options(self) -> str:
+        options = self.options
+        parts = ["USE_TMP_FILE false"]
+        if options.format.delimited:
+            parts += [
+                "FORMAT csv",
+                "HEADER true",
+                f"DELIMITER {literal(options.delimiter)}",
+                "QUOTE '\"'",
+                "ESCAPE '\"'",
+            ]
+        elif options.format is Format.JSON:
+            parts += ["FORMAT json", f"ARRAY {'true' if options.layout is Layout.ARRAY else 'false'}"]
+        else:
+            parts += ["FORMAT parquet"]
+        if options.format is Format.PARQUET and options.compression is Compression.NONE:
+            parts.append("COMPRESSION uncompressed")
+        else:
+            parts.append(f"COMPRESSION {options.compression}")
+        return ", ".join(parts)
+
+
+def typed(connection: duckdb.DuckDBPyConnection, columns: Sequence[Column]) -> list[tuple[str, DuckType]]:
+    """Columns with their types as trees."""
+    return [(column.name, DuckType.parse(connection, column.type)) for column in columns]
+
+
+class FileSink:
+    """Writes files below one root."""
+
+    abort_semantics = AbortSemantics.DISCARDS_ALL
+
+    def __init__(self, root: FileRoot) -> None:
+        self._root = root
+
+    def native_copy(self, output: OutputSpec) -> NativeCopy:
+        """One COPY beside the target and a rename over it."""
+        target = FileTarget.of(self._root, output)
+        columns = None
+        if output.columns is not None:
+            with scratch() as connection:
+                columns = typed(connection, output.columns)
+        return NativeCopy(
+            statements=(target.statement("{relation}", columns),),
+            mechanism=f"copy to {target.options.format}",
+            moves=((target.aside, target.final),),
+            directories=(target.directory,),
+            stale=target.leftovers(output),
+        )
+
+    def begin_write(self, output: OutputSpec, schema: pa.Schema) -> FileSession:
+        """A session that collects batches and writes the file when it commits."""
+        target = FileTarget.of(self._root, output)
+        for leftover in target.leftovers(output):
+            remove(leftover, Step.SINK_PREPARE)
+        return FileSession(target, schema, output.columns)
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """DuckDB's error about a value that the format cannot hold."""
+        return explain_or_none(error, {})
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class FileSession:
+    """Collects batches in a private database on disk; nothing is visible before commit."""
+
+    def __init__(self, target: FileTarget, schema: pa.Schema, columns: Sequence[Column] | None) -> None:
+        self._target = target
+        self._rows = 0
+        self._batches = 0
+        self._finished = False
+        self._directory = TemporaryDirectory(prefix="pz-")
+        self._connection = open_scratch(Path(self._directory.name))
+        self._select = _casts(columns)
+        try:
+            self._columns = self._create(schema)
+            target.statement(_STAGED, self._columns)  # refuses types that the format cannot hold before a row moves
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self, schema: pa.Schema) -> list[tuple[str, DuckType]]:
+        import pyarrow as pa
+
+        self._connection.register("incoming", pa.RecordBatchReader.from_batches(schema, []))
+        create = f"CREATE TABLE {_STAGED} AS SELECT {self._select} FROM incoming"
+        self._connection.execute(create)  # durable: ok - private to the session
+        self._connection.unregister("incoming")
+        found = self._connection.execute(f"DESCRIBE {_STAGED}").fetchall()
+        return typed(self._connection, [Column(str(row[0]), str(row[1])) for row in found])
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Keep a copy of the batch."""
+        import pyarrow as pa
+
+        self._check_open()
+        self._connection.register("incoming", pa.Table.from_batches([batch]))
+        try:
+            self._connection.execute(f"INSERT INTO {_STAGED} SELECT {self._select} FROM incoming")
+        finally:
+            self._connection.unregister("incoming")
+        self._rows += batch.num_rows
+        self._batches += 1
+
+    def commit(self) -> WriteResult:
+        """Write the file beside its place, then put it there. Without batches: a valid file without rows."""
+        import duckdb
+
+        self._check_open()
+        self._finished = True
+        target = self._target
+        try:
+            with step(Step.SINK_PREPARE):
+                target.directory.mkdir(parents=True, exist_ok=True)
+            with step(Step.SINK_WRITE):
+                self._connection.execute(target.statement(_STAGED, self._columns))
+            promote(target.aside, target.final, Step.PROMOTE_FILE)
+        except duckdb.Error as error:
+            explained = explain_or_none(error, {})
+            if explained is None:
+                raise
+            raise explained from error
+        finally:
+            target.aside.unlink(missing_ok=True)  # durable: ok - what stays is swept by the next attempt
+        return WriteResult(self._rows, self._batches)
+
+    def abort(self) -> None:
+        """Forget everything; the target was never touched."""
+        self._check_open()
+        self._finished = True
+
+    def close(self) -> None:
+        """Release the private database."""
+        self._connection.close()
+        self._directory.cleanup()
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise RuntimeError("the write session is already committed or aborted")
+
+
+def _casts(columns: Sequence[Column] | None) -> str:
+    """The columns in their staged types: Arrow does not carry all of them (enums, json, hugeint)."""
+    if columns is None:
+        return "*"
+    return ", ".join(f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}" for column in columns)
