@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pz import events
+from pz.cli import reference
 from pz.codes import CODES, Code
 from pz.connectors.contract import Capability, Connector, ReadShape, WriteStrategy
 from pz.connectors.registry import BUILT_IN, Registry
@@ -194,8 +195,4 @@ def steps() -> str:
 
 def cli() -> str:
     """The command line's own description of itself."""
-    if find_spec("pz.cli.reference") is None:
-        return "(written with the last verbs)"
-    from pz.cli import reference  # type: ignore[attr-defined,unused-ignore]
-
-    return str(reference.markdown()).strip()
+    return reference.markdown().strip()

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # The pages come before the last verbs; this goes when they are there.
-READY = find_spec("pz.cli.main") is not None and find_spec("pz.api") is not None
+NEEDED = ("pz.cli.main", "pz.api", "pz.engine.run", "pz.connectors.files.localfiles", "pz.connectors.duckdb.connector")
+READY = all(find_spec(module) is not None for module in NEEDED)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
