@@ -21,7 +21,14 @@ from pz.connectors.contract import (
 from pz.errors import Cancelled, PermanentError, TransientError
 from pz.testing.oracle import assert_equal
 from pz.testing.reference import Reference, ReferenceApi, ReferencePlain
-from pz.testing.reference_source import ChangePartition, FeedPartition, FeedSource, ReferenceSource, StablePartition
+from pz.testing.reference_source import (
+    ChangePartition,
+    DatabaseSource,
+    FeedPartition,
+    FeedSource,
+    ReferenceSource,
+    StablePartition,
+)
 from pz.testing.script import Fault, UnexpectedFault
 from pz.testing.server import Server
 
@@ -88,7 +95,9 @@ def test_a_partition_resumes_strictly_behind_its_token(server: Server) -> None:
 def test_a_partition_is_rebuilt_from_its_spec(server: Server) -> None:
     planned = list(source(server).plan_read(spec(partitions=3), ReadHints()))
     assert all(isinstance(p, StablePartition) for p in planned)
-    rebuilt = [source(server).restore_partition(spec(partitions=3), ReadHints(), p.spec) for p in planned]  # type: ignore[attr-defined]
+    again = source(server)
+    assert isinstance(again, DatabaseSource)
+    rebuilt = [again.restore_partition(spec(partitions=3), ReadHints(), p.spec) for p in planned]  # type: ignore[attr-defined]
     assert_equal(read(rebuilt[1:2]), read(planned[1:2]))
 
 

@@ -28,7 +28,7 @@ from pz.connectors.contract import (
 )
 from pz.errors import ConnectorError
 from pz.testing.reference_sink import OUTPUT_SCHEMA, ReferenceSink
-from pz.testing.reference_source import DATASET_SCHEMA, FeedSource, ReferenceSource
+from pz.testing.reference_source import DATASET_SCHEMA, DatabaseSource, FeedSource, ReferenceSource
 from pz.testing.server import Server
 
 __all__ = ["CONNECTORS", "Reference", "ReferenceApi", "ReferencePlain", "distribution_path", "server_of"]
@@ -86,8 +86,8 @@ class ReferencePlain:
         return []
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
-        """The directory is the place."""
-        return {"path": str(connection.base_dir / str(connection.options["path"]))}
+        """The directory as the project spells it, so that moving the project does not change the place."""
+        return {"path": str(connection.options.get("path", ""))}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """Whether the directory holds a far side already."""
@@ -145,6 +145,12 @@ class Reference(ReferencePlain):
         | Capability.TEXT_LENGTH_STATS
     )
     gives: ClassVar[str] = "a scripted far side that behaves like a database (for tests)"
+
+    def open_source(self, connection: ConnectionSpec) -> DatabaseSource:
+        """See `Connector`."""
+        server = _existing(connection)
+        with server.script.call("open_source", "*"):
+            return DatabaseSource(server, self.capabilities)
 
 
 class ReferenceApi(ReferencePlain):

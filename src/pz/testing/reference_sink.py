@@ -93,9 +93,9 @@ class ReferenceSink:
             return OutputProbe(True, tuple(Column(name, kind) for name, kind in duck_types(schema)))
 
     def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
-        """See `SettlingSink`. A ``wrong`` fault gives the opposite of the truth."""
+        """See `SettlingSink`. Only a transaction leaves a mark. A ``wrong`` fault gives the opposite of the truth."""
         with self._server.script.call("settle", output.entity) as special:
-            if not self._settles:
+            if not self._settles or not self._transactional:
                 return Settlement.UNKNOWN
             marks = {(m["output"], m["run"], m["ordinal"]) for m in self._server.slices()}
             committed = ((output.entity, run, ordinal) in marks) != (special == "wrong")
@@ -103,6 +103,8 @@ class ReferenceSink:
 
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> WriteSession:
         """See `Sink`."""
+        if output.strategy is WriteStrategy.MERGE and not self._capabilities & Capability.MERGE_WRITES:
+            raise PermanentError(f"target {output.entity!r}: this connector cannot merge")
         target = _Target(self._server, output, schema, self._gate)
         with self._server.script.call("begin_write", output.entity):
             if self._transactional:

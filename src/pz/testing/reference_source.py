@@ -29,7 +29,7 @@ from pz.testing.values import canonical, order_key, parse_canonical
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DATASET_SCHEMA", "FeedSource", "ReferenceSource"]
+__all__ = ["DATASET_SCHEMA", "DatabaseSource", "FeedSource", "ReferenceSource"]
 
 DATASET_SCHEMA: Mapping[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -92,12 +92,6 @@ class ReferenceSource:
                 return [ChangePartition(self._server, dataset)]
             return self._plan(dataset, hints)
 
-    def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
-        """See `RestoringSource`."""
-        with self._server.script.call("restore_partition", dataset.entity):
-            share = Share(**json.loads(spec))
-            return StablePartition(Reader(self._server, dataset, hints), share)
-
     def probe(self, dataset: DatasetSpec) -> SourceProbe:
         """See `ProbingSource`."""
         with self._server.script.call("probe", dataset.entity):
@@ -137,6 +131,16 @@ class ReferenceSource:
             upper = canonical(max(present, key=lambda cell: order_key(cell, kind)), kind) if present else None
         columns = tuple(Column(name, kind) for name, kind in duck_types(stored.schema))
         return SourceProbe(columns, len(rows), None, upper, nulls, None)
+
+
+class DatabaseSource(ReferenceSource):
+    """The read side of the database: partitions of an earlier plan can be rebuilt."""
+
+    def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
+        """See `RestoringSource`."""
+        with self._server.script.call("restore_partition", dataset.entity):
+            share = Share(**json.loads(spec))
+            return StablePartition(Reader(self._server, dataset, hints), share)
 
 
 class FeedSource(ReferenceSource):
