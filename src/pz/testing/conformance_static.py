@@ -59,7 +59,8 @@ def the_fixture_passes_its_own_schemas(case: Case) -> None:
 def validate_never_raises(case: Case) -> None:
     """Bad options are reported, not raised, and without secrets."""
     good = case.fixture.connection
-    for options in ({}, dict.fromkeys(good.options), dict.fromkeys(good.options, 17), {"?": []}):
+    bad: list[dict[str, object]] = [{}, dict.fromkeys(good.options), dict.fromkeys(good.options, 17), {"?": []}]
+    for options in bad:
         for fault in case.fixture.connector.validate(ConnectionSpec("broken", options, good.base_dir)):
             case.free_of_secrets(fault)
 
