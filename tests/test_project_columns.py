@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from projects import loaded, refused
-from pz.project.columns import type_problem, with_default_scale
+from pz.project.columns import refused_types, with_default_scale
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from pz.project.columns import type_problem, with_default_scale
     ],
 )
 def test_a_duckdb_type_is_accepted(kind: str) -> None:
-    assert type_problem(kind) is None
+    assert not refused_types([kind])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_duckdb_type_is_accepted(kind: str) -> None:
     ],
 )
 def test_anything_else_is_refused(kind: str) -> None:
-    assert type_problem(kind) is not None
+    assert refused_types([kind]) == {kind}
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,11 @@ def test_faults_have_line_and_hint(tmp_path: Path, text: str, line: int, hint: s
     (problem,) = refused(tmp_path, columns(text))
     assert (problem.code, problem.where) == ("PZ0101", f"connections.yml:{line}")
     assert hint in problem.advice
+
+
+def test_a_type_with_a_comma_inside_braces_needs_quotes(tmp_path: Path) -> None:
+    problems = refused(tmp_path, columns(" {a: decimal(12,2)}"))
+    assert any("quotes" in problem.advice for problem in problems)
 
 
 def test_no_columns_means_no_contract(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ db:
     [
         ("connector:", "PZ0101", "add connector"),
         ("connector: [x]", "PZ0101", ""),
+        ("connector: ''", "PZ0101", ""),
         ("max_concurrency: 0", "PZ0122", ""),
         ("max_concurrency: '2'", "PZ0122", "without quotes"),
         ("rate_limit: 60", "PZ0318", ""),
@@ -134,6 +135,7 @@ db:
             "PZ0334",
             "did you mean 'initial'?",
         ),
+        ("entities: {a: {read: {sync: {mode: incremental, cursor: ''}}}}", "PZ0334", ""),
         ("entities: {a: {read: {sync: {mode: auto, cursor: a}}}}", "PZ0334", "no other key"),
         ("entities: {a: {read: {sync: {mode: cdc, until: a}}}}", "PZ0334", "slot"),
         ("entities: {a: {read: {sync: {mode: incremental, cursor: a, null_cursor: drop}}}}", "PZ0334", "refuse"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from projects import loaded, places, refused, write
-from pz.errors import ProjectError
+from pz.errors import Problems, ProjectError
 from pz.project.loader import load
+from pz.project.scaffold import create, templates
+from pz.project.templates import render
 
 as_root = os.geteuid() == 0
 
@@ -49,6 +53,12 @@ def test_a_pipeline_needs_a_plain_name(tmp_path: Path, stem: str, suggestion: st
     (problem,) = refused(tmp_path, {f"pipelines/{stem}.sql": "select 1"})
     assert (problem.code, problem.file) == ("PZ0136", f"pipelines/{stem}.sql")
     assert problem.advice == f"rename the file to {suggestion}.sql"
+
+
+@pytest.mark.parametrize("stem", ["__pz_cte__a", "__PZ_part"])
+def test_our_own_table_names_are_reserved(tmp_path: Path, stem: str) -> None:
+    (problem,) = refused(tmp_path, {f"pipelines/{stem}.sql": "select 1"})
+    assert (problem.code, problem.file) == ("PZ0136", f"pipelines/{stem}.sql")
 
 
 def test_yaml_that_is_not_read_draws_a_warning(tmp_path: Path) -> None:
@@ -184,3 +194,23 @@ def test_permission_denied_has_its_own_code(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ProjectError) as caught:
         load(tmp_path, environ={})
     assert places(caught.value.problems) == [("PZ0531", "connections.yml")]
+
+
+def test_loading_imports_neither_duckdb_nor_pyarrow_nor_jinja(tmp_path: Path) -> None:
+    write(tmp_path, {"connections.yml": "a: {connector: x, entities: {b: {read: {columns: {c: 'decimal(9,2)'}}}}}"})
+    script = (
+        "import sys; from pz.project.loader import load; load(sys.argv[1]);"
+        "print([name for name in ('duckdb', 'pyarrow', 'jinja2', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("template", [info.name for info in templates()])
+def test_the_templates_of_init_load_and_render_without_a_word(tmp_path: Path, template: str) -> None:
+    create(tmp_path / "made", template)
+    result = load(tmp_path / "made", environ={})
+    problems = Problems()
+    rendered = [render(result.project, pipeline, {}, problems) for pipeline in result.project.pipelines.values()]
+    assert (result.warnings, problems.errors, problems.warnings) == ((), (), ())
+    assert all(pipeline.sql for pipeline in rendered)

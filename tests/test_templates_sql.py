@@ -65,6 +65,21 @@ def test_a_sink_anywhere_else_or_malformed_is_refused(text: str, line: int) -> N
 
 
 @pytest.mark.parametrize(
+    "head",
+    [
+        "INSERT INTO {{ s[:2] }}",
+        "INSERT INTO {{ s | reverse }}",
+        "INSERT INTO {{ s[:2] ~ '7' ~ s[-1:] }}",
+        "INSERT INTO {{ s | replace('0', '') }}",
+        "{{ s[:1] ~ '@99' ~ s[:1] }}",
+    ],
+)
+def test_what_sink_returned_cannot_be_taken_apart(head: str) -> None:
+    problems = faults("{% set s = sink('db', 'x') %}" + head + " select 1")
+    assert {problem.code for problem in problems} == {"PZ0208"}
+
+
+@pytest.mark.parametrize(
     ("sql", "clean"),
     [
         ("select 1", "select 1"),
@@ -123,6 +138,13 @@ from t
             assert written[source_line - 1].strip() == line.strip()
     assert result.template_line(0) is None
     assert result.template_line(1000) is None
+
+
+def test_a_line_belongs_to_where_its_first_text_came_from() -> None:
+    result = rendered("select 1 {% if true %}\n{% endif %} {% if true %} , 2{% endif %}\n, 3")
+    assert result.sql.split("\n") == ["select 1 ", "  , 2", ", 3"]
+    assert result.lines == (1, 2, 3)
+    assert rendered("a {% if true %} {% endif %}{# \n #} {% if true %}b{% endif %}").lines == (1,)
 
 
 def test_text_inside_a_captured_block_is_what_the_author_wrote() -> None:

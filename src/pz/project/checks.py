@@ -79,8 +79,8 @@ def _columns(fields: Fields, *, single: bool = False) -> tuple[str, ...]:
     if fields.get("column") is None and fields.get("columns") is None:
         fields.report("columns", f"'{fields.what}' names no column", hint="add column: <name>")
         return ()
-    column = fields.scalar("column")
-    columns = fields.words("columns") if fields.get("columns") is not None else (column.text,) if column else ()
+    column = fields.text("column")
+    columns = fields.words("columns") if column is None else (column,)
     if single and columns and len(columns) != 1:
         fields.report("columns", f"'{fields.what}' takes exactly one column", hint="write one check per column")
     return columns or ()

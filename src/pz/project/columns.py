@@ -8,14 +8,14 @@ Types are DuckDB's, whatever it parses as one type: ``decimal(12,2)``, ``timesta
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 
 from pz.errors import Code
 from pz.project.fields import Fields
 from pz.project.nearmiss import near_miss
 from pz.project.yaml_source import Block, Scalar
 
-__all__ = ["parse_columns", "type_problem", "with_default_scale"]
+__all__ = ["parse_columns", "refused_types", "with_default_scale"]
 
 #: Accepted without asking DuckDB, so that most projects load without importing it.
 COMMON_TYPES = (
@@ -46,16 +46,15 @@ def parse_columns(owner: Fields) -> Mapping[str, str] | None:
         hint = "name the columns and their types, or leave columns out"
         owner.report("columns", f"'{what}' lists no column", hint=hint, code=Code.PZ0101)
         return None
+    kinds = {name: kind.text.strip() for name, kind in item.entries.items() if isinstance(kind, Scalar)}
+    refused = refused_types(kinds.values())
     seen: dict[str, str] = {}
-    columns: dict[str, str] = {}
-    for name, kind in item.entries.items():
-        problem, hint = _entry_problem(name, kind if isinstance(kind, Scalar) else None, seen)
+    for name in item.entries:
+        problem, hint = _entry_problem(name, kinds.get(name, ""), seen, refused)
         if problem:
             line = item.line_of(name)
             owner.problems.error(Code.PZ0101, f"'{what}': {problem}", file=owner.file, line=line, hint=hint)
-        elif isinstance(kind, Scalar):
-            columns[name] = with_default_scale(kind.text.strip())
-    return columns
+    return {name: with_default_scale(kind) for name, kind in kinds.items()}
 
 
 def with_default_scale(kind: str) -> str:
@@ -64,37 +63,41 @@ def with_default_scale(kind: str) -> str:
     return f"{match[1]}(38,9){match[2].strip()}" if match else kind
 
 
-def type_problem(kind: str) -> str | None:
-    """Why ``kind`` is no DuckDB type, or None when it is one.
+def refused_types(kinds: Iterable[str]) -> frozenset[str]:
+    """Those of ``kinds`` that are no DuckDB type. DuckDB is asked only about what is not obvious, and once for all.
 
     Only text made of names, numbers, quoted text, commas, dots and balanced brackets reaches DuckDB, inside a CAST of a
     database in memory: no statement, expression or comment can hide in a type.
     """
-    text = kind.strip()
-    if text.lower() in COMMON_TYPES:
-        return None
-    match = _SIMPLE_DECIMAL.fullmatch(text)
-    if match and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
-        return None
-    return None if _shape_is_safe(text) and _duckdb_accepts(text) else "is no DuckDB type"
+    unsure = {kind for kind in kinds if not _is_obvious(kind)}
+    unsafe = {kind for kind in unsure if not _shape_is_safe(kind)}
+    return frozenset(unsafe | _refused_by_duckdb(unsure - unsafe))
 
 
-def _entry_problem(name: str, kind: Scalar | None, seen: dict[str, str]) -> tuple[str | None, str]:
-    if not name.strip() or "\x00" in name:
+def _is_obvious(kind: str) -> bool:
+    match = _SIMPLE_DECIMAL.fullmatch(kind)
+    if match:
+        return 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1])
+    return kind.lower() in COMMON_TYPES
+
+
+def _entry_problem(name: str, kind: str, seen: dict[str, str], refused: Container[str]) -> tuple[str | None, str]:
+    if not name.strip():
         return "a column has an empty name", "name the column"
     first = seen.setdefault(name.lower(), name)
     if first != name:
         return f"columns '{first}' and '{name}' differ by case only", "keep one of them: DuckDB cannot tell them apart"
-    if kind is None or not kind.text.strip():
+    if not kind:
         return f"column '{name}' needs the name of a type", "such as int, varchar or decimal(12,2)"
-    problem = type_problem(kind.text)
-    if problem is None:
+    if kind not in refused:
         return None, ""
-    close = near_miss(kind.text.strip(), COMMON_TYPES)
+    if kind.count("(") > kind.count(")"):
+        return f"the type of column '{name}' is cut off", "put the type in quotes: inside braces a comma ends a value"
+    close = near_miss(kind, COMMON_TYPES)
     hint = (
         f"did you mean '{close}'?" if close else "use a DuckDB type, such as int, varchar, timestamptz or decimal(12,2)"
     )
-    return f"the type of column '{name}' {problem}", hint
+    return f"the type of column '{name}' is no DuckDB type", hint
 
 
 def _shape_is_safe(text: str) -> bool:
@@ -112,7 +115,9 @@ def _shape_is_safe(text: str) -> bool:
     return bool(text) and len(text) <= 10_000 and not open_brackets
 
 
-def _duckdb_accepts(kind: str) -> bool:
+def _refused_by_duckdb(kinds: Collection[str]) -> set[str]:
+    if not kinds:
+        return set()
     import duckdb
 
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -121,9 +126,11 @@ def _duckdb_accepts(kind: str) -> bool:
         "autoload_known_extensions": False,
         "enable_external_access": False,
     }
+    refused: set[str] = set()
     with duckdb.connect(":memory:", config=settings) as connection:
-        try:
-            connection.execute(f"SELECT CAST(NULL AS {kind}) LIMIT 0")
-        except duckdb.Error:
-            return False
-    return True
+        for kind in kinds:
+            try:
+                connection.execute(f"SELECT CAST(NULL AS {kind}) LIMIT 0")
+            except duckdb.Error:
+                refused.add(kind)
+    return refused

@@ -55,9 +55,10 @@ class Fields:
         self.report(key, f"'{self.path(key)}' must be {expected}{found}", hint=hint)
 
     def report(self, key: str, message: str, *, hint: str | None = None, code: Code | None = None) -> None:
-        """Report any other problem with a key."""
+        """Report any other problem with a key; without a better hint, say what the key is for."""
         line = self.block.line_of(key)
-        self.problems.error(code or self.code, message, file=self.file, line=line, hint=hint or "")
+        purpose = next((f"{known.name}: {known.doc}" for known in self.keys if known.name == key), "")
+        self.problems.error(code or self.code, message, file=self.file, line=line, hint=hint or purpose)
 
     def refuse_unknown(self) -> None:
         """Report every key that the table does not hold, with a near miss."""
@@ -84,9 +85,12 @@ class Fields:
         return None
 
     def text(self, key: str) -> str | None:
-        """A single value as it was written, whatever its type."""
+        """A single value as it was written, whatever its type; never blank."""
         item = self.scalar(key)
-        return None if item is None else item.text
+        if item is None or item.text.strip():
+            return None if item is None else item.text
+        self.report(key, f"'{self.path(key)}' is blank")
+        return None
 
     def whole(self, key: str, low: int, high: int | None = None) -> int | None:
         """A whole number within bounds; quoted numbers are text."""

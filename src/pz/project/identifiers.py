@@ -11,6 +11,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def pipeline_name_problem(name: str) -> tuple[str, str] | None:
     """Message and hint (PZ0136) when ``name`` cannot name a pipeline."""
+    if name.lower().startswith("__pz"):
+        return f"pipeline name '{name}' is reserved", "rename the file: tables of our own begin with __pz"
     if _IDENTIFIER.fullmatch(name):
         return None
     return f"pipeline name '{name}' is not a plain identifier", f"rename the file to {_suggest(name)}.sql"

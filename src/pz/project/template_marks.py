@@ -49,15 +49,14 @@ def sink_marks(text: str) -> set[int]:
 def unmark(text: str) -> tuple[str, tuple[int, ...]]:
     """Take the line marks out again: the text, and for each of its lines the line of the template it came from."""
     pieces = _LINE.split(text)
-    clean: list[str] = []
-    lines = [1]
+    lines, content = [1], False
     for number, piece in zip(("1", *pieces[1::2]), pieces[::2], strict=True):
-        begun = "".join(clean[-1:]).rpartition("\n")[2].strip()
-        if not begun:
+        if not content:
             lines[-1] = int(number)
         lines.extend(range(int(number) + 1, int(number) + 1 + piece.count("\n")))
-        clean.append(piece)
-    return "".join(clean), tuple(lines)
+        _, newline, tail = piece.rpartition("\n")
+        content = bool(tail.strip()) or (content and not newline)
+    return "".join(pieces[::2]), tuple(lines)
 
 
 def without_sink_marks(text: str) -> str:

@@ -24,7 +24,7 @@ from pz.project.calls import FUNCTIONS, WATERMARK_PREFIX, Calls, RefCall, SinkCa
 from pz.project.model import Materialization, PipelineDecl, Project
 from pz.project.nearmiss import near_miss
 from pz.project.sqlscan import without_end
-from pz.project.template_marks import find_sink_prefix, sink_marks, unmark, without_sink_marks
+from pz.project.template_marks import MARK, find_sink_prefix, sink_marks, unmark, without_sink_marks
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -47,8 +47,10 @@ RUN_STARTED_AT = "__pz_run_started_at__"
 CONSTANTS = ("this", "run_id", "run_started_at")
 
 _CALLABLE = f"a template may call {', '.join(f'{name}()' for name in FUNCTIONS)} and use {', '.join(CONSTANTS)}"
+_SINK_HINT = "begin the pipeline with INSERT INTO {{ sink(...) }}, or a list of them in [ ], and the query behind it"
 _UNDEFINED = re.compile(r"'(\w+)' is undefined")
 _SHORTEST_SECRET = 4
+_LONGEST_MESSAGE = 300
 
 Call = TypeVar("Call", bound=Hashable)
 
@@ -87,7 +89,10 @@ def render(project: Project, pipeline: PipelineDecl, environ: Mapping[str, str],
     text, lines = unmark(marked)
     text = _take_sinks(text, pipeline, calls)
     sql = without_end(text)
-    if not without_end(sql) and not calls.failed:
+    if MARK in sql:  # what sink() returned was taken apart
+        calls.problem(Code.PZ0208, "the value of sink() was changed before it was printed", None, _SINK_HINT)
+        sql = ""
+    elif not without_end(sql) and not calls.failed:
         code = Code.PZ0208 if calls.sinks else Code.PZ0104
         line = calls.sinks[0].location.line if calls.sinks else None
         calls.problem(code, "the pipeline holds no query", line, "write a SELECT")
@@ -153,6 +158,7 @@ def _report(error: Exception, template: Template | None, calls: Calls) -> None:
     for value in calls.revealed:
         if len(value) >= _SHORTEST_SECRET:
             message = message.replace(value, "***")
+    message = message[:_LONGEST_MESSAGE]
     name = _UNDEFINED.match(message)
     close = near_miss(name[1], (*FUNCTIONS, *CONSTANTS)) if name else None
     hint = f"did you mean '{close}'?" if close else _hint(message)
@@ -186,15 +192,14 @@ def _take_sinks(text: str, pipeline: PipelineDecl, calls: Calls) -> str:
     prefix = find_sink_prefix(text)
     taken: tuple[int, ...] = ()
     if prefix is not None:
-        taken = prefix.sinks
+        taken = tuple(number for number in prefix.sinks if number < len(calls.sinks))
         cut = text[prefix.start : prefix.end]
         text = text[: prefix.start] + "\n" * cut.count("\n") + text[prefix.end :]
     misplaced = set(range(len(calls.sinks))) - set(taken)
-    for number in sorted(misplaced | (sink_marks(text))):
-        line = calls.sinks[number].location.line
+    for number in sorted(misplaced | sink_marks(text)):
+        line = calls.sinks[number].location.line if number < len(calls.sinks) else None
         message = "sink() stands only in INSERT INTO {{ sink(...) }} at the head of the pipeline"
-        hint = "begin the pipeline with INSERT INTO {{ sink(...) }}, or a list of them in [ ], and the query behind it"
-        calls.problem(Code.PZ0208, message, line, hint)
+        calls.problem(Code.PZ0208, message, line, _SINK_HINT)
     if pipeline.materialization is Materialization.EPHEMERAL and taken:
         line = calls.sinks[taken[0]].location.line
         message = f"ephemeral pipeline '{pipeline.name}' cannot write to a sink"
