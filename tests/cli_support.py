@@ -15,7 +15,6 @@ from pz.cli.command import Invocation
 from pz.cli.main import answer, build
 from pz.cli.output import Output
 from pz.codes import Code
-from pz.errors import Problem
 from pz.events import (
     Event,
     NodeCompleted,
@@ -89,8 +88,6 @@ class FakeResult:
 
     exit_code: int = 0
     summary: str = f"run {RUN}: 1 succeeded, 0 failed, 0 skipped (.pz/runs/{RUN}/run_results.json)"
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[str, ...] = ()
     nothing_to_do: bool = False
 
 

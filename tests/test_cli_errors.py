@@ -25,9 +25,9 @@ from pz.errors import (
     Problem,
     ProjectError,
     PzError,
-    Severity,
     StateError,
 )
+from pz.events import Notice
 
 PROBLEM = Problem(Code.PZ0101, "no name", "project.yml", 3, "add a name")
 
@@ -86,10 +86,18 @@ def test_text_mode_prints_nodes_and_ends_with_the_summary_on_standard_output() -
     assert got.err == ""
 
 
-def test_what_concerns_the_run_as_a_whole_is_printed_after_it() -> None:
-    problem = Problem(Code.PZ0527, "state of crm.orders was not stored", severity=Severity.WARNING, hint="")
-    got = invoke("run", project=FakeProject(result=FakeResult(1, problems=(problem,))))
-    assert got.err == "warning PZ0527: state of crm.orders was not stored\n"
+def test_a_run_with_nothing_to_do_has_no_summary() -> None:
+    notice = Notice(run_id="", severity="note", message="nothing to retry")
+    got = invoke("retry", project=FakeProject([notice], FakeResult(nothing_to_do=True)))
+    assert got == Answer(0, "note: nothing to retry\n", "")
+
+
+def test_each_pass_ends_with_its_own_summary() -> None:
+    lines = invoke("run", project=FakeProject([*scripted_run(), *scripted_run()])).out.splitlines()
+    assert [line for line in lines if line.startswith("run ")] == [
+        "run 20260710T120000000Z-ab12: 2 succeeded, 1 failed, 1 skipped",
+        FakeResult().summary,
+    ]
 
 
 @pytest.mark.parametrize(

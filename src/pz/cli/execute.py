@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pz.cli.command import Invocation
-from pz.cli.failures import print_problems, report
+from pz.cli.failures import report
 from pz.cli.options import LogFormat
 from pz.cli.output import Output, Stream, printable
 from pz.cli.render.console import ConsoleRenderer, RemarkRenderer
@@ -15,7 +15,6 @@ from pz.cli.render.ndjson import NdjsonRenderer
 from pz.cli.render.pump import EventPump, Renderer
 from pz.cli.signals import StopSignals
 from pz.connectors.contract import CancelToken
-from pz.errors import Problem
 from pz.events import Event, Handler, Notice
 
 __all__ = ["Action", "RunOutcome", "execute"]
@@ -25,8 +24,8 @@ class RunOutcome(Protocol):
     """The part of `pz.api.RunResult` that the command line reads."""
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What concerns the run as a whole."""
+    def nothing_to_do(self) -> bool:
+        """Whether there was nothing to run."""
         ...
 
     @property
@@ -124,10 +123,9 @@ def _aside(stream: Stream, text: str) -> None:
 
 
 def _conclude(cli: Invocation, log_format: LogFormat, result: RunOutcome) -> None:
+    """The summary; the view has shown everything else, also why there was nothing to do."""
     output = cli.output
-    stream = output.err if log_format is LogFormat.JSON else output.out
     if output.abandoned:
         _aside(output.err, printable(str(result.summary)))
-        return
-    print_problems(result.problems, output, quiet=cli.quiet)
-    stream.line(printable(str(result.summary)))
+    elif not result.nothing_to_do:
+        (output.err if log_format is LogFormat.JSON else output.out).line(printable(str(result.summary)))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from typer.main import get_command
 
 from pz.cli import (
     clean,
+    compile,
     completion,
     connectors,
     init,
+    ls,
     plan,
     retry,
     run,
@@ -34,7 +36,7 @@ from pz.cli.options import usage_error
 from pz.cli.output import Output
 from pz.errors import ProjectError
 
-__all__ = ["answer", "build", "main"]
+__all__ = ["answer", "build", "end", "main"]
 
 _PAGE = Page(
     "pz: batch data pipelines that say what they guarantee.",
@@ -68,7 +70,7 @@ def build() -> typer.Typer:
 
 
 _VERBS = {
-    "Project": (init, validate, plan),
+    "Project": (init, validate, compile, ls, plan),
     "Running": (run, test, retry),
     "Looking and housekeeping": (show, runs, state, schema, clean, connectors, completion),
 }
@@ -102,8 +104,12 @@ def _version_of(distribution: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point: run one command line and end the process with its exit code."""
     output = Output.of_process()
-    code = answer(sys.argv[1:] if arguments is None else arguments, output)
-    if output.abandoned:  # a stream blocks: the interpreter's own flush at exit would hang on it
+    end(answer(sys.argv[1:] if arguments is None else arguments, output), output)
+
+
+def end(code: int, output: Output) -> NoReturn:
+    """End the process. When a stream blocks, at once: the interpreter's own flush at exit would hang on it."""
+    if output.abandoned:
         os._exit(code)
     sys.exit(code)
 

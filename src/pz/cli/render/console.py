@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pz.cli.failures import problem_lines
 from pz.cli.output import Stream, printable
-from pz.cli.render.lines import completed_line, error_lines, remark, retention_line
+from pz.cli.render.lines import completed_line, error_lines, pass_line, remark, retention_line
 from pz.errors import Severity
 from pz.events import Event, NodeCompleted, NodeProgress, NodeStarted, RetentionSwept, RunCompleted, RunStarted
 
@@ -41,9 +41,17 @@ class ConsoleRenderer(RemarkRenderer):
     Quiet (-1) prints failures and warnings only; verbose (1) adds starts, kinds and accounting; 2 adds progress.
     """
 
+    def __init__(self, out: Stream, verbosity: int = 0) -> None:
+        super().__init__(out, verbosity)
+        self._ended: RunCompleted | None = None
+
     def handle(self, event: Event) -> None:
         """Print what the event means to a reader of a log."""
         super().handle(event)
+        if isinstance(event, RunStarted) and self._ended is not None:
+            self._out.line(pass_line(self._ended))
+        if isinstance(event, RunCompleted):
+            self._ended = event
         for line in self._lines(event):
             self._out.line(printable(line))
 

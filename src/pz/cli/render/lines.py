@@ -29,8 +29,9 @@ __all__ = [
     "error_lines",
     "human_bytes",
     "node_word",
+    "pass_line",
     "remark",
-    "summary_line",
+    "retention_line",
 ]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -147,10 +148,9 @@ def retention_line(event: RetentionSwept) -> str:
     return f"note: removed the staging of {counted(event.runs, 'run')} ({human_bytes(event.bytes)})"
 
 
-def summary_line(event: RunCompleted, place: str) -> str:
-    """``run <id>: a succeeded, b failed, c skipped (<path>)``."""
-    counts = f"{event.succeeded} succeeded, {event.failed} failed, {event.skipped} skipped"
-    return printable(f"run {event.run_id}: {counts} ({place})")
+def pass_line(event: RunCompleted) -> str:
+    """``run <id>: a succeeded, b failed, c skipped``: the summary of a pass that another one follows."""
+    return printable(f"run {event.run_id}: {event.succeeded} succeeded, {event.failed} failed, {event.skipped} skipped")
 
 
 def counted(number: int, noun: str) -> str:

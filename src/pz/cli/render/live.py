@@ -14,9 +14,9 @@ from rich.tree import Tree
 from pz.cli.failures import problem_lines
 from pz.cli.output import printable
 from pz.cli.render.board import Board, Phase, Row, chosen
-from pz.cli.render.lines import counted, remark
+from pz.cli.render.lines import counted, pass_line, remark
 from pz.errors import Severity
-from pz.events import Event, NodeCompleted, NodeStarted, RunStarted
+from pz.events import Event, NodeCompleted, NodeStarted, RunCompleted, RunStarted
 
 __all__ = ["LiveRenderer", "draw"]
 
@@ -38,11 +38,16 @@ class LiveRenderer:
         self._board = Board()
         self._names: dict[str, str] = {}
         self._live: Live | None = None
+        self._ended: RunCompleted | None = None
 
     def handle(self, event: Event) -> None:
         """Show one event."""
+        if isinstance(event, RunCompleted):
+            self._ended = event
         if isinstance(event, RunStarted):
             self._leave_final_tree()
+            if self._ended is not None:
+                self._console.print(Text(pass_line(self._ended)))
             self._board = Board()
             self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
             self._live.start()
