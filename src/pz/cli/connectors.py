@@ -59,7 +59,7 @@ def register(app: typer.Typer, panel: str) -> None:
 def connectors(cli: Invocation, as_json: AsJson = False) -> int:
     """List connectors."""
     broken: list[Problem] = []
-    facts = [_facts(registry, name, made) for registry, name, made in _usable(broken)]
+    facts = [_facts(registry, name, made) for registry, name, made in usable(broken)]
     if as_json:
         cli.output.out.write(to_json(facts))
     else:
@@ -69,7 +69,7 @@ def connectors(cli: Invocation, as_json: AsJson = False) -> int:
     return ExitCode.OK
 
 
-def _usable(broken: list[Problem]) -> Iterator[tuple[Registry, str, Connector]]:
+def usable(broken: list[Problem]) -> Iterator[tuple[Registry, str, Connector]]:
     """The connectors that load; what is wrong with the others goes into ``broken`` as warnings."""
     from pz.connectors.registry import Registry
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pz.cli.command import Invocation, group, verb
-from pz.cli.failures import ExitCode
+from pz.cli.connectors import usable
+from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.errors import Code, Problem, StateError
 
 if TYPE_CHECKING:
-    from pz.project.jsonschema import ConnectorSchemas  # type: ignore[import-not-found,unused-ignore]
+    from pz.project.jsonschema import ConnectorSchemas
     from pz.runs.history import RunEntry
     from pz.state.schemas import Observed
 
@@ -64,35 +65,31 @@ def _print_page(name: str, files: str) -> Page:
 
 def _printer(name: str) -> Callable[[Invocation], int]:
     def print_schema(cli: Invocation) -> int:
-        cli.output.out.write(to_json(_schema(name)))
+        broken: list[Problem] = []
+        cli.output.out.write(to_json(_schema(name, broken)))
+        print_problems(broken, cli.output)
         return ExitCode.OK
 
     return print_schema
 
 
-def _schema(name: str) -> Mapping[str, Any]:
+def _schema(name: str, broken: list[Problem]) -> Mapping[str, Any]:
     from pz.project import jsonschema
 
-    made: dict[str, Any]
     if name == "project":
-        made = jsonschema.project_schema()
-    elif name == "sidecar":
-        made = jsonschema.sidecar_schema()
-    else:
-        made = jsonschema.connections_schema(_connector_schemas())
-    return made
+        return jsonschema.project_schema()
+    if name == "sidecar":
+        return jsonschema.sidecar_schema()
+    return jsonschema.connections_schema(_connector_schemas(broken))
 
 
-def _connector_schemas() -> dict[str, ConnectorSchemas]:
-    """What each usable connector says about its options."""
-    from pz.connectors.registry import Registry
+def _connector_schemas(broken: list[Problem]) -> dict[str, ConnectorSchemas]:
+    """What each connector that loads says about its options."""
     from pz.project.jsonschema import ConnectorSchemas
 
-    registry = Registry.default()
-    connectors = {name: registry.get(name) for name in registry.names()}
     return {
         name: ConnectorSchemas(made.connection_schema(), made.dataset_schema(), made.output_schema())
-        for name, made in connectors.items()
+        for _, name, made in usable(broken)
     }
 
 
