@@ -50,7 +50,9 @@ def ledger() -> PartitionLedger:
 
 
 def rows(start: int, count: int) -> pa.Table:
-    return pa.table({"id": pa.array(range(start, start + count), pa.int64()), "text": ["x"] * count})
+    return pa.table(
+        {"id": pa.array(range(start, start + count), pa.int64()), "text": pa.array(["x"] * count, pa.string())}
+    )
 
 
 def land(cursor: duckdb.DuckDBPyConnection, partition_id: str, start: int, count: int) -> Arrival:
@@ -404,6 +406,18 @@ def test_a_group_isolates_the_partition_that_fails(cursor: duckdb.DuckDBPyConnec
     assert {done.partition_id for done in outcome.completed} == {f"p{n}" for n in range(9) if n != 4}
     assert [failed.partition_id for failed in outcome.failed] == ["p4"]
     assert held(cursor) == [0, 1, 2, 3, 5, 6, 7, 8]
+
+
+def test_batches_of_a_group_are_counted_singly(cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger) -> None:
+    reordered = pa.table({"text": ["y"], "id": pa.array([50], pa.int64())})
+    arrivals = [Arrival("a", batch=rows(0, 4)), Arrival("b", batch=rows(4, 0)), Arrival("c", batch=rows(10, 3))]
+    outcome = complete_group(ledger, cursor, [*arrivals, Arrival("d", batch=reordered)], where="id >= 2 AND id <> 11")
+    found = {done.partition_id: (done.rows, done.trimmed) for done in outcome.completed}
+    assert found == {"a": (2, 2), "b": (0, 0), "c": (2, 1), "d": (1, 0)}
+    assert held(cursor) == [2, 3, 10, 12, 50]
+    assert {entry.partition_id: entry.row_count for entry in Ledger(cursor).partitions_done(NODE)} == {
+        name: count for name, (count, _) in found.items()
+    }
 
 
 def test_a_group_completes_when_it_is_full_and_at_the_end(

@@ -55,7 +55,9 @@ def session(tmp_path: Path) -> Iterator[StagingSession]:
 
 
 def rows(start: int, count: int) -> pa.Table:
-    return pa.table({"id": pa.array(range(start, start + count), pa.int64()), "text": ["x"] * count})
+    return pa.table(
+        {"id": pa.array(range(start, start + count), pa.int64()), "text": pa.array(["x"] * count, pa.string())}
+    )
 
 
 def prepare(prior: Path, work: Callable[[StagingSession, duckdb.DuckDBPyConnection], None]) -> None:

@@ -60,6 +60,7 @@ __all__ = [
 
 _CONFLICT_TRIES = 8
 _LANDED = "__pz_arrival"
+_ORDINAL = "__pz_ordinal"
 
 T = TypeVar("T")
 
@@ -207,9 +208,11 @@ class PartitionLedger:
                     return (self._adopt(cursor, arrivals[0]),)
                 self._create_main_for(cursor, arrivals)
         with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
-            moved = tuple(self._move(tx, arrival, where) for arrival in arrivals)
+            together, singly = _split_batches(arrivals)
+            moved = (*self._move_batches(tx, together, where), *(self._move(tx, arrival, where) for arrival in singly))
             self._record(tx, moved)
-        return moved
+        place = {arrival.partition_id: at for at, arrival in enumerate(arrivals)}
+        return tuple(sorted(moved, key=lambda done: place[done.partition_id]))
 
     def _record(self, tx: Transaction, moved: Sequence[Completed]) -> None:
         meta.record(tx, *(PartitionDone(self.node_id, done.partition_id, done.rows) for done in moved))
@@ -231,6 +234,27 @@ class PartitionLedger:
         for name in tables or ():
             tx.execute(f"DROP TABLE {qualified(SCHEMA, name)}")
         return Completed(arrival.partition_id, rows, None if arrived is None else arrived - rows)
+
+    def _move_batches(self, tx: Transaction, arrivals: Sequence[Arrival], where: str | None) -> tuple[Completed, ...]:
+        """Move many batches in memory by one statement: a statement each would cost more than their rows."""
+        if not arrivals:
+            return ()
+        landed = f"(SELECT * EXCLUDE ({_ORDINAL}) FROM {_LANDED})"
+        tx.cursor.register(_LANDED, _numbered([arrival.batch for arrival in arrivals]))
+        try:
+            self._same_columns(tx.cursor, landed)
+            listed = ", ".join(quote(column.name) for column in self._columns or ())
+            condition = "" if where is None else f" WHERE {where}"
+            tx.execute(f"INSERT INTO {self.main} ({listed}) SELECT {listed} FROM {landed}{condition}")
+            kept = tx.execute(f"SELECT {_ORDINAL}, count(*) FROM {_LANDED}{condition} GROUP BY ALL").fetchall()
+        finally:
+            tx.cursor.unregister(_LANDED)
+        counts = dict(kept)
+        return tuple(
+            Completed(arrival.partition_id, counts.get(at, 0), arrival.batch.num_rows - counts.get(at, 0))
+            for at, arrival in enumerate(arrivals)
+            if arrival.batch is not None
+        )
 
     def _tables_of(self, arrival: Arrival) -> tuple[str, ...] | None:
         if arrival.source is not None or arrival.batch is not None:
@@ -405,6 +429,28 @@ def _source(cursor: DuckDBPyConnection, arrival: Arrival, tables: Sequence[str] 
         yield arrival.source
     else:
         yield f"({' UNION ALL '.join(f'SELECT * FROM {qualified(SCHEMA, table)}' for table in tables or ())})"
+
+
+def _split_batches(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
+    """The batches in memory that have the schema of the first of them, and everything else."""
+    first = next((arrival.batch for arrival in arrivals if arrival.batch is not None), None)
+    together: list[Arrival] = []
+    singly: list[Arrival] = []
+    for arrival in arrivals:
+        alike = first is not None and arrival.batch is not None and arrival.batch.schema.equals(first.schema)
+        (together if alike else singly).append(arrival)
+    return together, singly
+
+
+def _numbered(batches: Sequence[pa.Table | None]) -> pa.Table:
+    """All batches as one table, with a column that says which batch a row came in."""
+    import pyarrow as pa
+
+    return pa.concat_tables(
+        batch.append_column(_ORDINAL, pa.repeat(pa.scalar(at, pa.int64()), batch.num_rows))
+        for at, batch in enumerate(batches)
+        if batch is not None
+    )
 
 
 def _retrying_conflicts(work: Callable[[], T]) -> T:
