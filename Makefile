@@ -40,7 +40,7 @@ test-duckdb2: $(READY2)  ## the part without extensions, on the newest DuckDB 2
 	.venv-duckdb2/bin/pytest -n logical --dist worksteal -m "not native and not slow"
 
 $(READY2): pyproject.toml requirements-dev.txt
-	@grep -v '^duckdb' requirements-dev.txt > .duckdb2.txt && echo 'duckdb>=2,<3' >> .duckdb2.txt
+	@grep -v -E '^(duckdb|#)' requirements-dev.txt > .duckdb2.txt && echo 'duckdb>=2,<3' >> .duckdb2.txt
 	@PYTHON="$(PYTHON)" scripts/make_venv.sh .venv-duckdb2 .duckdb2.txt
 	@rm -f .duckdb2.txt
 
@@ -60,7 +60,9 @@ postgres:  ## install a PostgreSQL server for its suites, where that is allowed
 	@scripts/system_packages.sh postgresql
 
 lock: $(READY)  ## pin what is installed in .venv
-	$(BIN)/pip freeze --exclude-editable --all | grep -v '^pip==' > requirements-dev.txt
+	$(BIN)/pip freeze --exclude-editable --all > .lock.txt
+	sed -n '/^#/p' requirements-dev.txt > .pins.txt && grep -v '^pip==' .lock.txt >> .pins.txt
+	rm .lock.txt && mv .pins.txt requirements-dev.txt
 
 clean:  ## remove what the recipes made
 	rm -rf .venv .venv-duckdb2 .duckdb2.txt scratch build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,6 +7,6 @@ if ! "$PYTHON" -c 'import ensurepip' 2>/dev/null; then
   scripts/system_packages.sh python3-venv
 fi
 "$PYTHON" -m venv "$directory"
-"$directory/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
+"$directory/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"
 "$directory/bin/pip" install --quiet --disable-pip-version-check --no-deps --editable .
 touch "$directory/.ready"
