@@ -53,7 +53,7 @@ class _Trial:
         with duckdb.connect(":memory:", config={"python_enable_replacements": False}) as connection:
             connection.execute("SET enable_external_access = false")
             connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("CREATE SCHEMA staging")
+            connection.execute("CREATE SCHEMA staging")  # durable: ok - in memory
             for node in self._graph.nodes:
                 if isinstance(node, SourceNode):
                     yield from self._source(connection, node)
@@ -72,7 +72,9 @@ class _Trial:
         # The types are DuckDB's own text and were checked when the project was loaded.
         body = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
         try:
-            connection.execute(f"CREATE TABLE {qualified('staging', node.relation)} ({body})")
+            connection.execute(
+                f"CREATE TABLE {qualified('staging', node.relation)} ({body})"
+            )  # durable: ok - in memory
         except duckdb.Error as failure:
             self._untried[node.id] = ""
             message = f"no table can be made from the columns: of dataset '{node.key}': {_shortened(failure)}"
@@ -91,7 +93,9 @@ class _Trial:
             sql = sql.replace(watermark_sentinel(key), value)
         try:
             connection.execute(f"EXPLAIN {sql}")
-            connection.execute(f"CREATE TABLE {qualified('staging', node.name)} AS (\n{sql}\n) WITH NO DATA")
+            connection.execute(
+                f"CREATE TABLE {qualified('staging', node.name)} AS (\n{sql}\n) WITH NO DATA"
+            )  # durable: ok - in memory
         except duckdb.PermissionException:
             self._untried[node.id] = why = "it reads files by itself"
             yield from _note(f"pipeline '{node.name}'", why, node.location)
