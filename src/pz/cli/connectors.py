@@ -93,8 +93,8 @@ def _facts(registry: Registry, name: str, made: Connector) -> dict[str, Any]:
 def conformance(cli: Invocation, name: Name) -> int:
     """Run the conformance suite."""
     from pz.connectors.registry import Registry
-    from pz.testing.conformance import run_conformance  # type: ignore[import-not-found,unused-ignore]
-    from pz.testing.fixtures import GROUP, fixture_for, fixture_names  # type: ignore[import-not-found,unused-ignore]
+    from pz.testing.conformance import run_conformance
+    from pz.testing.fixtures import GROUP, fixture_for, fixture_names
 
     with tempfile.TemporaryDirectory(prefix="pz-conformance-") as scratch:
         fixture = fixture_for(name, Path(scratch))

@@ -1,0 +1,96 @@
+"""What `pz plan` prints, from a plan made by hand: no database is needed for it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli_support import invoke
+from pz.codes import Code
+from pz.connectors.contract import ReadShape
+from pz.errors import Problem
+from pz.graph.delivery import Guarantee
+from pz.graph.model import NodeKind
+from pz.plan.artifact import plan_to_json, write_plan
+from pz.plan.model import Budget, Plan, PlannedNode, Way
+from pz.project.model import RetryPolicy
+
+MIB = 1024 * 1024
+ONCE = Guarantee("effectively-once", "keys unique")
+PLAN = Plan(
+    (
+        PlannedNode(
+            "a" * 16, NodeKind.SOURCE_LOAD, "crm.orders", Way.NATIVE_SCAN, "read=incremental cursor=id",
+            read_shape=ReadShape.INCREMENTAL, retry=RetryPolicy(), partitions=3,
+        ),
+        PlannedNode("b" * 16, NodeKind.PIPELINE, "stg_orders", Way.DUCK_SQL, "table"),
+        PlannedNode(
+            "c" * 16, NodeKind.SINK_WRITE, "lake.orders", Way.ARROW_STREAM, "merge on id",
+            guarantees={"crm.orders": ONCE, "crm.items": ONCE}, retry=RetryPolicy(5),
+        ),
+        PlannedNode(
+            "d" * 16, NodeKind.SINK_WRITE, "lake.log", Way.NATIVE_COPY, "append",
+            guarantees={"crm.orders": ONCE, "crm.log": Guarantee("at-least-once", "consented")},
+        ),
+    ),
+    Budget(600 * MIB, 100 * MIB, 256 * MIB),
+    ("engine.duckdb.threads is not set",),
+)  # fmt: skip
+
+
+@dataclass
+class Planner:
+    plan_: Plan = PLAN
+    calls: list[tuple[tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
+
+    def plan(self, *flows: str, **options: Any) -> Plan:
+        self.calls.append((flows, options))
+        return self.plan_
+
+
+def test_the_plan_is_a_table_with_the_budget_and_the_notes_below() -> None:
+    assert invoke("plan", project=Planner()).out.splitlines() == [
+        "node         kind        way           partitions  retry       reason                      guarantee",
+        "crm.orders   SourceLoad  native_scan            3  3x 1s..30s  read=incremental cursor=id",
+        "stg_orders   Pipeline    duck_sql                              table",
+        (
+            "lake.orders  SinkWrite   arrow_stream              5x 1s..30s  merge on id                 "
+            "guarantee=effectively-once (keys unique)"
+        ),
+        (
+            "lake.log     SinkWrite   native_copy                           append                      "
+            "crm.orders: guarantee=effectively-once (keys unique); crm.log: guarantee=at-least-once (consented)"
+        ),
+        "memory: 956.0 MiB = duckdb 600.0 MiB + channels 100.0 MiB + overhead 256.0 MiB",
+        "staging disk: not known offline",
+        "note: engine.duckdb.threads is not set",
+    ]
+
+
+def test_selection_and_connect_reach_the_planner() -> None:
+    planner = Planner()
+    invoke("plan", "a", "--connect", project=planner)
+    assert planner.calls == [(("a",), {"select": None, "everything": False, "connect": True})]
+
+
+def test_json_is_what_the_artifact_holds(tmp_path: Path) -> None:
+    printed = json.loads(invoke("plan", "--json", project=Planner()).out)
+    assert printed == plan_to_json(PLAN)
+    assert json.loads(write_plan(tmp_path / "target", PLAN).read_text()) == printed
+
+
+def test_a_node_holds_what_applies_to_it_and_nothing_else() -> None:
+    load, pipeline, *_ = plan_to_json(PLAN)["nodes"]
+    assert load["retry"] == {"maxAttempts": 3, "baseDelaySeconds": 1.0, "maxDelaySeconds": 30.0}
+    assert (load["readShape"], load["partitions"]) == ("incremental", 3)
+    assert set(pipeline) == {"id", "kind", "name", "way", "reason"}
+
+
+def test_a_refusal_that_no_run_would_meet_is_a_warning() -> None:
+    refusal = Problem(Code.PZ0363, "no tokens here", hint="use another connector")
+    node = PlannedNode("e" * 16, NodeKind.SOURCE_LOAD, "x.y", Way.ARROW_STREAM, "read=feed", refusal=refusal)
+    got = invoke("plan", project=Planner(Plan((node,), PLAN.budget)))
+    assert got.code == 0
+    assert got.err == "warning PZ0363: no tokens here\nhint: use another connector\n"
