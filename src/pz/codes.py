@@ -150,6 +150,8 @@ class Code(StrEnum):
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
     PZ0723 = "PZ0723"
+    PZ0780 = "PZ0780"
+    PZ0781 = "PZ0781"
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,6 +698,14 @@ CODES: dict[Code, CodeInfo] = {
         "run", "A file cannot be read in its declared format.", "Correct the file, its format or its columns."
     ),
     Code.PZ0723: CodeInfo("run", "The destination's format cannot hold a value.", "Cast the column in the pipeline."),
+    Code.PZ0780: CodeInfo(
+        "run",
+        "A table of a DuckDB file cannot take what is written: other columns or types, or a constraint.",
+        "Align the pipeline's columns with the table, or let `schema_policy: additive` add the new ones.",
+    ),
+    Code.PZ0781: CodeInfo(
+        "run", "A file is not a DuckDB database that this version can open.", "Correct the `path` of the connection."
+    ),
 }
 
 # Numbers that are retired, reserved or belong to features that this product does not have; never given a new meaning.

@@ -20,6 +20,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (in doubt)              SettlingSink             look for the mark of an earlier attempt
     (changing files)        VerifiablePartition      the partition is still what was planned
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
+    (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
 
 Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
 `PermanentError` or `OutcomeUnknown`; a message is published verbatim, so it must not contain a secret or a row value.
@@ -40,6 +41,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 from pz.errors import Cancelled, ConnectorError, OutcomeUnknown, PermanentError, TransientError
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "SchemaPolicy",
     "Settlement",
     "SettlingSink",
+    "SharesDatabase",
     "Sink",
     "Slice",
     "Source",
@@ -238,12 +241,14 @@ class ConnectionSpec:
     """A place and its credentials: the connection's own options, ``${VAR}`` already substituted.
 
     ``base_dir`` is the project directory; relative paths in options resolve against it, never against the working
-    directory.
+    directory. ``written`` says whether the project also writes to this connection: a source whose place takes either
+    readers or one writer opens it for reading alone only if not.
     """
 
     name: str
     options: Mapping[str, Option]
     base_dir: Path
+    written: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -682,6 +687,18 @@ class Gated(Protocol):
 
     def use_gate(self, gate: OperationGate) -> None:
         """Keep the gate."""
+        ...
+
+
+@runtime_checkable
+class SharesDatabase(Protocol):
+    """A source or sink that is itself a DuckDB database: one process can open such a file only once.
+
+    Called once, right after opening, wherever a run's DuckDB exists. Without it the connector opens the place itself.
+    """
+
+    def use_database(self, open_cursor: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+        """Keep the way to a cursor of the run's DuckDB; each cursor is closed by the connector."""
         ...
 
 

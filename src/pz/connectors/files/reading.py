@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from pz.connectors.bounds import shaped
 from pz.connectors.contract import (
     BatchOptions,
     CancelToken,
@@ -27,7 +28,7 @@ from pz.connectors.files.paths import FileRoot, FileStamp, group_files, partitio
 from pz.connectors.files.scan import FileSchema, discover, relation
 from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import fault
-from pz.cursors import CursorError, CursorType, canonical, literal, probe_expression
+from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
 from pz.sqltext import literal as sql_literal
 from pz.sqltext import quote
@@ -82,7 +83,7 @@ class FilePartition:
     def native_scan(self) -> NativeScan:
         """The files as one relation."""
         return NativeScan(
-            relation=_shaped(relation(self.files, self.options, self.schema), self.dataset, self.hints),
+            relation=shaped(relation(self.files, self.options, self.schema), self.dataset, self.hints),
             mechanism=f"read {self.options.format}",
             schema_inferred=self.schema.inferred,
             sniffer=self._sniffer(),
@@ -137,29 +138,6 @@ def _held_back(
 
 def _names(files: Iterable[FileStamp]) -> dict[str, str]:
     return {str(file.path): file.name for file in files}
-
-
-def _shaped(inner: str, dataset: DatasetSpec, hints: ReadHints) -> str:
-    """The relation with the window, the pushed filter and the wanted columns applied.
-
-    Rows without a cursor value stay: what becomes of them is the engine's decision.
-    """
-    conditions = [condition for condition in (_window(dataset), hints.predicate) if condition]
-    if not conditions and hints.columns is None:
-        return inner
-    wanted = "*" if hints.columns is None else ", ".join(quote(name) for name in hints.columns)
-    where = " AND ".join(f"({condition})" for condition in conditions)
-    return f"(SELECT {wanted} FROM {inner}{f' WHERE {where}' if where else ''})"
-
-
-def _window(dataset: DatasetSpec) -> str | None:
-    if dataset.cursor is None or dataset.cursor_type is None or dataset.upper is None:
-        return None
-    column, type_ = quote(dataset.cursor), CursorType(dataset.cursor_type)
-    parts = [f"{column} {'<=' if dataset.upper.inclusive else '<'} {literal(dataset.upper.value, type_)}"]
-    if dataset.lower is not None:
-        parts.append(f"{column} {'>=' if dataset.lower.inclusive else '>'} {literal(dataset.lower.value, type_)}")
-    return f"{column} IS NULL OR ({' AND '.join(parts)})"
 
 
 class FileSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +22,8 @@ def open_scratch(directory: Path | None = None) -> duckdb.DuckDBPyConnection:
 
     where = ":memory:" if directory is None else str(directory / "scratch.duckdb")
     connection = duckdb.connect(where, config={"memory_limit": _MEMORY_LIMIT})
-    if directory is not None:
-        connection.execute("SET temp_directory = ?", [str(directory / "spill")])
+    spill = tempfile.gettempdir() if directory is None else str(directory / "spill")
+    connection.execute("SET temp_directory = ?", [spill])  # else a folder in the working directory
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET arrow_lossless_conversion = true")  # else bit, timetz and 128-bit numbers change on the way
     return connection

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from pz.connectors.batches import casts
 from pz.connectors.contract import (
     AbortSemantics,
     Column,
@@ -172,7 +173,7 @@ class FileSession:
         self._finished = False
         self._directory = TemporaryDirectory(prefix="pz-")
         self._connection = open_scratch(Path(self._directory.name))
-        self._select = _casts(columns)
+        self._select = casts(columns)
         try:
             self._columns = self._create(schema)
             target.statement(_STAGED, self._columns)  # refuses types that the format cannot hold before a row moves
@@ -238,10 +239,3 @@ class FileSession:
     def _check_open(self) -> None:
         if self._finished:
             raise RuntimeError("the write session is already committed or aborted")
-
-
-def _casts(columns: Sequence[Column] | None) -> str:
-    """The columns in their staged types: Arrow does not carry all of them (enums, json, hugeint)."""
-    if columns is None:
-        return "*"
-    return ", ".join(f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}" for column in columns)

@@ -1,0 +1,71 @@
+"""DuckDB's errors about a database file, told again: what to do, without SQL and row values."""
+
+from __future__ import annotations
+
+import re
+
+from pz.connectors.contract import ConnectorError, PermanentError, TransientError
+from pz.errors import Code
+
+__all__ = ["explain"]
+
+_OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
+_COLUMN = re.compile(r"when casting from source column (.+?)(?:\s|$)")
+_SCHEMA = re.compile(r"Schema with name (.+?) does not exist")
+_TABLE = re.compile(r"Table with name (.+?) does not exist")
+
+
+def explain(error: Exception, path: str) -> ConnectorError | None:
+    """Say what DuckDB's error means for the file at ``path``; None for an error that says nothing about it."""
+    text = str(error)
+    if ours := _OURS.search(text):
+        return PermanentError(ours[2].strip(), code=Code(ours[1]))
+    return _about_file(text, path) or _about_content(text, path)
+
+
+def _about_file(text: str, path: str) -> ConnectorError | None:
+    if "Could not set lock on file" in text or "Conflicting lock" in text:
+        return TransientError(f"DuckDB file '{path}' is held by another process", code=Code.PZ0533)
+    if "Unique file handle conflict" in text or "already attached" in text:
+        return PermanentError(
+            f"DuckDB file '{path}' is used by two connections at once",
+            code=Code.PZ0533,
+            hint="let one connection stand for one file",
+        )
+    if "not a valid DuckDB database file" in text or "Could not read from file" in text:
+        return PermanentError(f"'{path}' is not a DuckDB database file", code=Code.PZ0781)
+    if "version number" in text or "newer version of DuckDB" in text:
+        return PermanentError(
+            f"DuckDB file '{path}' was made by another version of DuckDB",
+            code=Code.PZ0781,
+            hint="use the version that made it, or export it and import it again",
+        )
+    if "database does not exist" in text:
+        return PermanentError(f"DuckDB file '{path}' does not exist", code=Code.PZ0353)
+    if "Cannot open file" in text or "Cannot open database" in text:
+        hint = "create its directory, and let this user write there"
+        return PermanentError(f"DuckDB file '{path}' cannot be opened", code=Code.PZ0531, hint=hint)
+    if "corrupt" in text.lower() or "checksum" in text.lower():
+        return PermanentError(f"DuckDB file '{path}' is damaged", code=Code.PZ0781)
+    return None
+
+
+def _about_content(text: str, path: str) -> ConnectorError | None:
+    if schema := _SCHEMA.search(text):
+        hint = f"create it first: CREATE SCHEMA {schema[1]}"
+        return PermanentError(f"DuckDB file '{path}' has no schema '{schema[1]}'", code=Code.PZ0780, hint=hint)
+    if table := _TABLE.search(text):
+        return PermanentError(f"DuckDB file '{path}' has no table '{table[1]}'", code=Code.PZ0353)
+    if "is not an table" in text or "is not a table" in text:
+        return PermanentError("the target is a view, which cannot be written to", code=Code.PZ0780)
+    if "read-only mode" in text:
+        return PermanentError(f"DuckDB file '{path}' is open for reading only", code=Code.PZ0531)
+    if text.startswith("Constraint Error"):
+        return PermanentError("a row breaks a constraint of the target table", code=Code.PZ0780)
+    if text.startswith("Conversion Error"):
+        column = _COLUMN.search(text)
+        named = f" of column '{column[1]}'" if column else ""
+        return PermanentError(f"a value{named} does not fit the target column's type", code=Code.PZ0780)
+    if text.startswith("TransactionContext Error"):
+        return TransientError("another transaction changed the same table at the same time")
+    return None

@@ -1,0 +1,143 @@
+"""Where a DuckDB connection leads: the file, its alias, its tables, and how it is attached.
+
+Inside a run the file is attached to the run's own DuckDB, by a statement that is the same text for every reader and
+writer of the connection, so that it happens once. Elsewhere (probe, check, settle) a private DuckDB attaches it for as
+long as the question takes.
+
+Never open the file by other means: closing any descriptor of it drops the locks that this process holds on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import Column, ConnectionSpec, PermanentError
+from pz.connectors.duckdb.faults import explain
+from pz.errors import Code
+from pz.sqltext import literal, qualified, quote
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Place", "Table"]
+
+OpenCursor = Callable[[], "duckdb.DuckDBPyConnection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view of the attached file."""
+
+    catalog: str
+    schema: str
+    name: str
+
+    @classmethod
+    def of(cls, catalog: str, entity: str) -> Table:
+        """``table`` or ``schema.table``. Raises PermanentError PZ0353 for more parts."""
+        parts = entity.split(".")
+        if len(parts) > 2 or not all(parts):
+            raise PermanentError(
+                f"entity '{entity}' is no table name", code=Code.PZ0353, hint="write `table` or `schema.table`"
+            )
+        schema, name = parts if len(parts) == 2 else ("main", parts[0])
+        return cls(catalog, schema, name)
+
+    @property
+    def sql(self) -> str:
+        """The quoted name."""
+        return qualified(self.catalog, self.schema, self.name)
+
+    @property
+    def label(self) -> str:
+        """The name for messages."""
+        return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A DuckDB file and the alias under which it is attached."""
+
+    connection: str
+    path: Path
+    shown: str
+    read_only: bool
+
+    @classmethod
+    def of(cls, connection: ConnectionSpec) -> Place:
+        """The place of a connection; relative paths start at the project."""
+        shown = str(connection.options["path"])
+        path = (connection.base_dir / Path(shown).expanduser()).resolve()
+        return cls(connection.name, path, shown, not connection.written)
+
+    @property
+    def alias(self) -> str:
+        """The catalogue's name: readable, and unlike that of any other connection."""
+        plain = re.sub(r"[^a-z0-9]+", "_", self.connection.lower()).strip("_") or "connection"
+        return f"{plain}_{hashlib.sha256(self.connection.encode()).hexdigest()[:8]}"
+
+    @property
+    def attach(self) -> str:
+        """The one ATTACH statement of the connection."""
+        mode = ", READ_ONLY" if self.read_only else ""
+        return f"ATTACH IF NOT EXISTS {literal(str(self.path))} AS {quote(self.alias)} (TYPE duckdb{mode})"
+
+    def table(self, entity: str) -> Table:
+        """A table of the file."""
+        return Table.of(self.alias, entity)
+
+    @contextmanager
+    def cursor(self, shared: OpenCursor | None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor on which the file is attached: of the run's DuckDB where there is one."""
+        connection = self.open_cursor(shared)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def open_cursor(self, shared: OpenCursor | None) -> duckdb.DuckDBPyConnection:
+        """As `cursor`; the caller closes it."""
+        import duckdb
+
+        connection = shared() if shared is not None else _private()
+        try:
+            connection.execute(self.attach)
+        except duckdb.Error as error:
+            connection.close()
+            raise explain(error, self.shown) or error from error
+        return connection
+
+    def columns_of(self, cursor: duckdb.DuckDBPyConnection, table: Table) -> tuple[Column, ...] | None:
+        """The columns of a table or view; None when it does not exist."""
+        rows = cursor.execute(COLUMNS_OF, [table.catalog, table.schema, table.name]).fetchall()
+        return tuple(Column(str(name), str(type_)) for name, type_ in rows) or None
+
+
+# DuckDB finds names whatever their case; so does this.
+COLUMNS_OF = """
+    SELECT column_name, data_type FROM duckdb_columns()
+    WHERE database_name = ? AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?)
+    ORDER BY column_index
+"""
+
+
+def _private() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET temp_directory = ?", [tempfile.gettempdir()])  # else a folder in the working directory
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET arrow_lossless_conversion = true")
+    return connection
+
+
+def location_of(options: Mapping[str, object]) -> dict[str, str]:
+    """The path as the project spells it."""
+    return {"path": str(options.get("path", ""))}
