@@ -43,7 +43,8 @@ def refused(code: Code) -> pytest.RaisesExc[StateError]:
 
 def a_run(state_dir: Path, watermark: dict[str, str] | None, status: RunStatus = RunStatus.SUCCESS) -> str:
     with RunDirectory.create(state_dir) as directory:
-        node = NodeResult("0", "SourceLoad", KEY, NodeStatus.SUCCESS, watermark=watermark)
+        block = None if watermark is None else {"dataset": KEY, **watermark}
+        node = NodeResult("0", "SourceLoad", "src_crm__orders", NodeStatus.SUCCESS, watermark=block)
         write_results(directory.path, RunResults(directory.run_id, directory.run_id, status, "", nodes=(node,)))
         return directory.run_id
 

@@ -146,6 +146,9 @@ class Code(StrEnum):
     PZ0708 = "PZ0708"
     PZ0709 = "PZ0709"
     PZ0710 = "PZ0710"
+    PZ0712 = "PZ0712"
+    PZ0713 = "PZ0713"
+    PZ0714 = "PZ0714"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -689,6 +692,21 @@ CODES: dict[Code, CodeInfo] = {
         "run, warning",
         "The results file of a run could not be written; the run goes on.",
         "Check the named path; until a later write succeeds, the file shows an older state of the run.",
+    ),
+    Code.PZ0712: CodeInfo(
+        "run",
+        "Rows of an incremental dataset have no cursor value.",
+        "Fill the cursor at the source, or declare `null_cursor: include` or `null_cursor: refuse` under sync.",
+    ),
+    Code.PZ0713: CodeInfo(
+        "run, note",
+        "Something about the slice of an incremental dataset is worth knowing.",
+        "Read the message; nothing has to be done if it is expected.",
+    ),
+    Code.PZ0714: CodeInfo(
+        "run, note",
+        "State was not advanced because not every output below the dataset has committed in this run.",
+        "Run the whole flow, or continue with `pz retry`.",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."

@@ -113,4 +113,5 @@ def _observed(run: RunEntry) -> dict[str, Observed]:
     from pz.state.schemas import observed_from_json
 
     nodes = () if run.results is None else run.results.nodes
-    return {node.name: observed_from_json(node.observed_schema) for node in nodes if node.observed_schema is not None}
+    seen = [node.observed_schema for node in nodes if node.observed_schema is not None]
+    return {str(content["dataset"]): observed_from_json(content) for content in seen}

@@ -190,17 +190,29 @@ class PartitionLedger:
             self._create_main(cursor, source)
 
     def complete(
-        self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], *, where: str | None = None
+        self,
+        cursor: DuckDBPyConnection,
+        arrivals: Sequence[Arrival],
+        *,
+        where: str | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> tuple[Completed, ...]:
         """Move the rows of one or several partitions into the main table, those only that fulfil ``where``.
 
         One transaction with their done rows, so either all of them are done or none. Raises NodeError when an arrival has
         other columns than the main table (an engine-side fault: no reason to read the partition again).
+
+        ``before_commit`` runs when the rows have moved; what it raises rolls everything back (a file that changed while
+        it was read).
         """
-        return _retrying_conflicts(lambda: self._complete(cursor, arrivals, where))
+        return _retrying_conflicts(lambda: self._complete(cursor, arrivals, where, before_commit))
 
     def _complete(
-        self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], where: str | None
+        self,
+        cursor: DuckDBPyConnection,
+        arrivals: Sequence[Arrival],
+        where: str | None,
+        before_commit: Callable[[], None] | None,
     ) -> tuple[Completed, ...]:
         if self._columns is None:
             with self._lock:
@@ -210,6 +222,8 @@ class PartitionLedger:
         with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
             together, singly = _split_batches(arrivals)
             moved = (*self._move_batches(tx, together, where), *(self._move(tx, arrival, where) for arrival in singly))
+            if before_commit is not None:
+                before_commit()
             self._record(tx, moved)
         place = {arrival.partition_id: at for at, arrival in enumerate(arrivals)}
         return tuple(sorted(moved, key=lambda done: place[done.partition_id]))

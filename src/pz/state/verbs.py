@@ -26,7 +26,6 @@ from pz.state.watermarks import watermark_store
 __all__ = ["MANUAL", "Change", "ShownState", "clear", "rollback", "set_value", "show"]
 
 MANUAL = "manual"
-_SOURCE_LOAD = "SourceLoad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def _recorded(state_dir: Path, key: str, run_id: str, cursor: str, type_: Cursor
     results = None if run is None else run.results
     if results is None:
         raise StateError(Problem(Code.PZ0514, f"there is no run {run_id} with readable results"))
-    node = next((n for n in results.nodes if n.kind == _SOURCE_LOAD and n.name == key), None)
+    node = next((n for n in results.nodes if (n.watermark or {}).get("dataset") == key), None)
     recorded = None if node is None else _watermark_of(node)
     if recorded is None:
         raise StateError(Problem(Code.PZ0514, f"run {run_id} recorded no usable watermark of '{key}'"))

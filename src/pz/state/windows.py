@@ -48,7 +48,8 @@ class SliceBounds:
     ``floor`` is the state that the slice continues from: the lower bound without a lookback. ``caught_up``: nothing lies
     between floor and upper end; the read still happens, state never advances. ``has_stop``: the dataset has an end
     (``until``, a ceiling in SQL), so `--until-caught-up` waits for it. ``moves_when_empty``: a slice without new rows
-    advances to its upper end. ``beyond_now``: the source holds a cursor value later than this run, probably a typo.
+    advances to its upper end. ``reaches_stop``: no further slice is to come, as far as can be told now. ``beyond_now``: the
+    source holds a cursor value later than this run, probably a typo.
     """
 
     lower: Bound | None = None
@@ -58,6 +59,7 @@ class SliceBounds:
     has_stop: bool = False
     moves_when_empty: bool = False
     beyond_now: bool = False
+    reaches_stop: bool = True
 
 
 def declared_cursor_type(node: SourceNode) -> CursorType | None:
@@ -125,7 +127,16 @@ def resolve_sql_slice(
     now = _moment_of(run_started_at, cursor_type)
     future = now is not None and pinned is not None and compare(pinned.value, now, cursor_type) > 0
     moves = upper is not None and upper.inclusive and pinned == upper and not caught_up and not future
-    return SliceBounds(lower, pinned, floor, caught_up, upper is not None, moves, beyond_now=future)
+    return SliceBounds(
+        lower,
+        pinned,
+        floor,
+        caught_up,
+        upper is not None,
+        moves,
+        beyond_now=future,
+        reaches_stop=caught_up or pinned != upper,
+    )
 
 
 def candidate(bounds: SliceBounds, landed: str | None, cursor_type: CursorType) -> str | None:
@@ -201,8 +212,17 @@ class _Resolver:
             caught_up=caught_up,
             has_stop=self.until is not None,
             moves_when_empty=windowed and not caught_up and self._end_is_past(),
+            reaches_stop=caught_up or self._is_last(upper, floor),
             beyond_now=self.now is not None and upper is not None and compare(upper, self.now, self.type) > 0,
         )
+
+    def _is_last(self, upper: str | None, floor: str | None) -> bool:
+        """Whether the slice ends for another reason than the length of the window: at the stop, or where the rows end."""
+        window_end = self._window_end(floor)
+        if window_end is None or upper is None:
+            return True
+        at_stop = self.until is not None and compare(upper, self.until, self.type) == 0
+        return at_stop or compare(upper, window_end, self.type) < 0
 
     def _lower(self, stored: str | None, initial: str | None) -> Bound | None:
         if stored is None:

@@ -1,1 +1,1 @@
-"""Stub."""
+"""How remote faults are met: the retry policy, the operation gate with its pacing, the circuit breaker."""

@@ -1,0 +1,213 @@
+"""The Python API, which the command line is a thin layer over.
+
+    import pz
+
+    project = pz.open_project("demo")
+    result = project.run("flights_enriched")
+    result.status, result.exit_code
+    result.table("flights_enriched")          # a pyarrow.Table of what the run staged
+
+Every method loads the project afresh, so a notebook sees its edits. Refusals raise `pz.errors.ProjectError` (nothing
+moved); a run that fails half-way returns a result that says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import CancelToken
+from pz.engine.result import RunResult
+from pz.errors import Problem
+from pz.events import Event, EventBus
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pz.graph.compiler import Compiled
+    from pz.plan.model import Plan
+    from pz.project.loader import Loaded
+    from pz.runs.history import RunEntry
+    from pz.runs.retention import CleanReport
+    from pz.state.verbs import Change, ShownState
+
+__all__ = ["OpenProject", "ProjectState", "RunResult", "open_project"]
+
+EventHandler = Callable[[Event], None]
+
+
+def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] | None = None) -> OpenProject:
+    """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``."""
+    return OpenProject(Path(path).resolve(), os.environ if environ is None else environ)
+
+
+@dataclass(frozen=True)
+class OpenProject:
+    """A project folder. Cheap to make; nothing is read before a method asks for it."""
+
+    root: Path
+    environ: Mapping[str, str] = field(repr=False)
+
+    def load(self, vars: Mapping[str, Any] | None = None) -> Loaded:
+        """Read project, connections, pipelines and sidecars. Raises ProjectError with all problems."""
+        from pz.project.loader import load
+
+        return load(self.root, vars_override=vars, environ=self.environ)
+
+    def compile(self, vars: Mapping[str, Any] | None = None) -> Compiled:
+        """The graph. Raises ProjectError with all problems."""
+        from pz.graph.compiler import compile_project
+
+        return compile_project(self.load(vars).project, self.environ)
+
+    def validate(self, *, connect: bool = False) -> tuple[Problem, ...]:
+        """Everything that can be checked without moving data; ``connect`` also tries the live systems.
+
+        Returns errors, warnings and notes together; does not raise for a faulty project.
+        """
+        from pz.engine.validate import validate
+
+        return validate(self.root, self.environ, connect=connect)
+
+    def plan(self, *flows: str, select: str | None = None, everything: bool = False, connect: bool = False) -> Plan:
+        """What a run would do, how, and what it guarantees. Offline unless ``connect``."""
+        from pz.engine.prepare import Request, plan_for
+
+        return plan_for(self.root, self.environ, Request("plan", flows, select, everything), connect=connect)
+
+    def run(
+        self,
+        *flows: str,
+        select: str | None = None,
+        everything: bool = False,
+        vars: Mapping[str, Any] | None = None,
+        full_refresh: bool = False,
+        fail_fast: bool = False,
+        until_caught_up: bool = False,
+        max_passes: int = 100,
+        on_event: EventHandler | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """Run flows by name, by selection, or everything; with one flow in the project, nothing need be named."""
+        from pz.engine.prepare import Request
+        from pz.engine.run import run
+        from pz.engine.until_caught_up import run_until_caught_up
+
+        request = Request("run", flows, select, everything, vars or {}, full_refresh, fail_fast)
+        bus, token = _bus(on_event), cancel or CancelToken()
+        if until_caught_up:
+            return run_until_caught_up(self.root, self.environ, request, bus, token, max_passes)
+        return run(self.root, self.environ, request, bus, token)
+
+    def test(
+        self,
+        *,
+        select: str | None = None,
+        vars: Mapping[str, Any] | None = None,
+        fail_fast: bool = False,
+        on_event: EventHandler | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """Run the checks and what they need, never a sink."""
+        from pz.engine.prepare import Request
+        from pz.engine.run import run
+
+        request = Request("test", (), select, False, vars or {}, False, fail_fast)
+        return run(self.root, self.environ, request, _bus(on_event), cancel or CancelToken())
+
+    def retry(
+        self,
+        *,
+        full_refresh: bool = False,
+        fail_fast: bool = False,
+        on_event: EventHandler | None = None,
+        cancel: CancelToken | None = None,
+    ) -> RunResult:
+        """Continue the last run from what is durable: failed, skipped, killed and cancelled work, and nothing else."""
+        from pz.engine.retry import retry
+
+        return retry(
+            self.root,
+            self.environ,
+            _bus(on_event),
+            cancel or CancelToken(),
+            full_refresh=full_refresh,
+            fail_fast=fail_fast,
+        )
+
+    def show(self, pipeline: str, *, limit: int = 20, run_id: str | None = None) -> pa.Table:
+        """Rows of a pipeline: from the run named, else from a fresh preview that writes to no sink."""
+        from pz.engine.show import preview, read_run
+
+        if run_id is not None:
+            return read_run(self.root, run_id, pipeline, limit)
+        return preview(self.root, self.environ, pipeline, limit)
+
+    def runs(self, limit: int | None = None) -> tuple[RunEntry, ...]:
+        """Past runs, newest first."""
+        from pz.runs.history import list_runs
+
+        return list_runs(self.root / ".pz", limit)
+
+    def clean(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: timedelta | None = None,
+        purge: bool = False,
+        dry_run: bool = False,
+    ) -> CleanReport:
+        """Remove old staging databases (or, with ``purge``, whole runs); never results, state or live runs."""
+        from pz.runs.retention import clean
+
+        return clean(self.root / ".pz", keep_last=keep_last, older_than=older_than, purge=purge, dry_run=dry_run)
+
+    @property
+    def state(self) -> ProjectState:
+        """Look at and edit the stored watermarks."""
+        return ProjectState(self.root / ".pz")
+
+
+@dataclass(frozen=True)
+class ProjectState:
+    """The stored state of a project. Every edit is audited; ``dry_run`` only says what would change.
+
+    Raises StateError: PZ0513 no such key, PZ0514 to PZ0515 a value or run that does not fit, PZ0517 a run is in flight.
+    """
+
+    state_dir: Path
+
+    def show(self, key: str | None = None) -> tuple[ShownState, ...]:
+        """All entries, or one."""
+        from pz.state import verbs
+
+        return verbs.show(self.state_dir, key)
+
+    def set(self, key: str, value: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+        """Move an existing watermark to a value, in any direction."""
+        from pz.state import verbs
+
+        return verbs.set_value(self.state_dir, key, value, reason=reason, dry_run=dry_run)
+
+    def rollback(self, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+        """Move a watermark back to what a past run recorded."""
+        from pz.state import verbs
+
+        return verbs.rollback(self.state_dir, key, to_run, reason=reason, dry_run=dry_run)
+
+    def clear(self, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+        """Forget a dataset's state: the next run reads it from its beginning."""
+        from pz.state import verbs
+
+        return verbs.clear(self.state_dir, key, reason=reason, dry_run=dry_run)
+
+
+def _bus(on_event: EventHandler | None) -> EventBus:
+    bus = EventBus()
+    if on_event is not None:
+        bus.subscribe(on_event)
+    return bus

@@ -1,0 +1,32 @@
+"""Where each dataset's state is earned in this project: the source's location and the locations of the outputs below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pz.connectors.registry import Registry
+from pz.engine.locations import location_digest
+from pz.graph.model import Graph
+from pz.project.model import Project
+from pz.state.advancement import outputs_below
+from pz.state.entries import Binding
+
+__all__ = ["bindings_of"]
+
+
+def bindings_of(project: Project, graph: Graph, registry: Registry) -> Mapping[str, Binding]:
+    """The binding of every dataset, by node id."""
+    digests: dict[str, str] = {}
+
+    def digest(connection: str) -> str:
+        if connection not in digests:
+            digests[connection] = location_digest(project, registry, connection)
+        return digests[connection]
+
+    return {
+        source.id: Binding(
+            digest(source.connection),
+            {sink.name: digest(sink.connection) for sink in outputs_below(graph, source)},
+        )
+        for source in graph.sources()
+    }

@@ -1,0 +1,156 @@
+"""What a node gets to see while it runs: the run's shared parts, and its own cancel token and progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import CancelToken, Capability, Connector, Gated, Sink, Source
+from pz.engine.resilience.gate import Gate, Pacer
+from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
+from pz.graph.model import Graph, Node
+from pz.plan.model import Plan, PlannedNode
+from pz.plan.specs import connection_spec
+from pz.project.model import Project, RetryPolicy
+from pz.runs.model import RunRecord
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from pz.connectors.registry import Registry
+    from pz.engine.prior import PriorRun
+    from pz.engine.reading import DatasetSlice
+    from pz.staging.session import StagingSession
+
+__all__ = ["NodeContext", "RunContext"]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The shared parts of one run. ``slices`` and ``tokens`` say, per dataset node, what this run reads."""
+
+    project: Project
+    graph: Graph
+    plan: Plan
+    registry: Registry
+    record: RunRecord
+    staging: StagingSession
+    bus: EventBus
+    cancel: CancelToken
+    slices: Mapping[str, DatasetSlice] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    watermarks: Mapping[str, str] = field(default_factory=dict)
+    prior: PriorRun | None = None
+    pacers: dict[str, Pacer] = field(default_factory=dict)
+    noticed: set[str] = field(default_factory=set)
+    conflicting: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def run_id(self) -> str:
+        """This run's id."""
+        return self.record.run_id
+
+    def pacer(self, connection: str) -> Pacer:
+        """The connection's token bucket, shared by all its nodes of this run."""
+        with self.lock:
+            if connection not in self.pacers:
+                self.pacers[connection] = Pacer(self.project.connections[connection].rate_limit)
+            return self.pacers[connection]
+
+    def connector(self, connection: str) -> Connector:
+        """The connector behind a connection."""
+        return self.registry.get(self.project.connections[connection].connector)
+
+    def note(self, message: str, severity: str = "note", code: str | None = None) -> None:
+        """Tell the operator something, once per run and text."""
+        with self.lock:
+            if message in self.noticed:
+                return
+            self.noticed.add(message)
+        self.bus.publish(Notice(run_id=self.run_id, severity=severity, message=message, code=code))
+
+
+@dataclass
+class NodeContext:
+    """One attempt at one node."""
+
+    run: RunContext
+    node: Node
+    planned: PlannedNode
+    cancel: CancelToken
+    ordinal: int = 1
+    gate: Gate | None = None
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    total: int | None = None
+
+    @contextmanager
+    def cursor(self) -> Iterator[DuckDBPyConnection]:
+        """A staging cursor whose running statement is interrupted when this node is cancelled."""
+        with self.run.staging.cursor() as cursor, self.run.staging.interruptible(cursor, self.cancel):
+            yield cursor
+
+    @contextmanager
+    def source(self, connection: str) -> Iterator[Source]:
+        """The opened read side, gated and closed exactly once."""
+        source = self.run.connector(connection).open_source(connection_spec(self.run.project, connection))
+        try:
+            self._gate(source, connection)
+            yield source
+        finally:
+            source.close()
+
+    @contextmanager
+    def sink(self, connection: str) -> Iterator[Sink]:
+        """The opened write side, gated and closed exactly once."""
+        sink = self.run.connector(connection).open_sink(connection_spec(self.run.project, connection))
+        try:
+            self._gate(sink, connection)
+            yield sink
+        finally:
+            sink.close()
+
+    def capabilities(self, connection: str) -> Capability:
+        """What the connector behind a connection can do."""
+        return self.run.connector(connection).capabilities
+
+    def progress(self, rows: int, size: int = 0, *, every: int = 10) -> None:
+        """Count a moved batch; tells the bus every tenth one."""
+        with self.run.lock:
+            self.rows += rows
+            self.bytes += size
+            self.batches += 1
+            due = self.batches % every == 0
+        if due:
+            self.publish_progress()
+
+    def publish_progress(self) -> None:
+        """Tell the bus where this node stands."""
+        self.run.bus.publish(
+            NodeProgress(
+                run_id=self.run.run_id,
+                node_id=self.node.id,
+                rows=self.rows,
+                bytes=self.bytes,
+                batches=self.batches,
+                total=self.total,
+            )
+        )
+
+    def _gate(self, side: Source | Sink, connection: str) -> None:
+        if isinstance(side, Gated):
+            self.gate = Gate(self.run.pacer(connection), self.planned.retry or RetryPolicy(), self.cancel)
+            side.use_gate(self.gate)
+
+    def connector_log(self, connection: str) -> Callable[[str], None]:
+        """A callback for a connector's notices."""
+
+        def log(message: str) -> None:
+            self.run.bus.publish(ConnectorLog(run_id=self.run.run_id, connection=connection, message=message))
+
+        return log

@@ -1,0 +1,53 @@
+"""What a run has durably done, whatever became of its process: its ledger and its results put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pz.errors import StateError
+from pz.graph.model import NodeKind
+from pz.runs.history import RunEntry
+from pz.runs.model import NodeResult, NodeStatus, RunRecord
+from pz.staging.meta import AttemptState, Ledger, NodeDone
+from pz.staging.session import StagingSession
+
+__all__ = ["Evidence", "evidence_of"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run has durably done, put together from its ledger and its results; results by node id."""
+
+    record: RunRecord
+    results: Mapping[str, NodeResult]
+    done: Mapping[str, NodeDone]
+
+
+def evidence_of(entry: RunEntry) -> Evidence | None:
+    """Put together what is durable of a run; None without a usable record.
+
+    Without usable staging the results alone count: nothing can be reused then, but what has succeeded has succeeded.
+    """
+    if entry.record is None:
+        return None
+    done: dict[str, NodeDone] = {}
+    committed: set[str] = set()
+    try:
+        with StagingSession.open_read_only(entry.path) as session, session.cursor() as cursor:
+            ledger = Ledger(cursor)
+            done = {found.node_id: found for found in ledger.nodes_done()}
+            committed = {found.node_id for found in ledger.attempts() if found.state is AttemptState.COMMITTED}
+    except StateError as unusable:
+        log.info("staging of run %s cannot be used: %s", entry.run_id, unusable.code)
+    results = {node.id: node for node in (entry.results.nodes if entry.results else ())}
+    for node in entry.record.nodes:
+        proven = node.id in committed or (node.id in done and node.kind == NodeKind.SOURCE_LOAD)
+        known = results.get(node.id)
+        if proven and (known is None or known.status is not NodeStatus.SUCCESS):
+            rows = done[node.id].rows if node.id in done else 0
+            results[node.id] = NodeResult(node.id, node.kind, node.name, NodeStatus.SUCCESS, rows)
+    return Evidence(entry.record, results, done)

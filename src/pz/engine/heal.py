@@ -1,0 +1,85 @@
+"""Taking over what a dead run left: state for flows whose outputs had all committed, so nothing is delivered twice.
+
+Before anything is read, a run looks back at the last runs that did not end well and replays the advancement walk over
+what they recorded: finished loads, committed outputs, results. Only datasets that this run has locked are touched, and
+only when the stored state is still what that run had found.
+"""
+
+from __future__ import annotations
+
+from pz.engine.advance import candidates_of, store_decisions
+from pz.engine.bindings import bindings_of
+from pz.engine.evidence import evidence_of
+from pz.engine.locations import location_digest
+from pz.engine.prepare import Prepared
+from pz.engine.reading import entry_record
+from pz.errors import Problem
+from pz.graph.model import Node, SinkNode, SourceNode
+from pz.runs.history import RunEntry, list_runs
+from pz.runs.model import RunRecord, RunStatus
+from pz.state.advancement import decide, outputs_below
+from pz.state.entries import Entry
+from pz.state.sync_state import token_store
+from pz.state.watermarks import watermark_store
+
+__all__ = ["heal"]
+
+LOOK_BACK = 10
+
+
+def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
+    """Replay the advancement of runs that died or could not store state. ``held`` are runs whose lock we have ourselves.
+
+    Returns what could not be stored. A run whose files cannot be used is passed over: its rows are simply read again.
+    """
+    found: list[Problem] = []
+    for entry in list_runs(prepared.project.state_dir, LOOK_BACK):
+        over = entry.run_id != own_run and (not entry.live or entry.run_id in held)
+        if over and entry.record is not None and entry.status is not RunStatus.SUCCESS:
+            found.extend(_replay(prepared, entry, entry.record))
+    return tuple(found)
+
+
+def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Problem, ...]:
+    sources = [s for s in prepared.graph.sources() if _may_heal(prepared, record, s)]
+    if not sources:
+        return ()
+    evidence = evidence_of(entry)
+    if evidence is None:
+        return ()
+    state_dir = prepared.project.state_dir
+    stored = {**watermark_store(state_dir).read(), **token_store(state_dir).read()}
+    seen = {s.key: stored.get(s.key) for s in sources if _unchanged(stored.get(s.key), record.stored.get(s.key))}
+    wanted = {s.id for s in sources if s.key in seen}
+    candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
+    if not candidates:
+        return ()
+    decisions = decide(prepared.graph, evidence.results, candidates)
+    return store_decisions(
+        state_dir,
+        prepared.graph,
+        tuple(d for d in decisions if d.key in seen),
+        run_id=record.run_id,
+        seen=seen,
+        bindings=bindings_of(prepared.project, prepared.graph, prepared.registry),
+        full_refresh=bool(record.flags.get("full_refresh")),
+        quiet=True,
+    ).problems
+
+
+def _may_heal(prepared: Prepared, record: RunRecord, source: SourceNode) -> bool:
+    """Whether the dataset is ours to touch: in this execution set (hence locked), and unchanged in id and place."""
+    if source.id not in prepared.execution:
+        return False
+    recorded = {node.id: node for node in record.nodes}
+    involved: tuple[Node, ...] = (source, *outputs_below(prepared.graph, source))
+    return all(
+        node.id in recorded
+        and isinstance(node, SourceNode | SinkNode)
+        and recorded[node.id].location == location_digest(prepared.project, prepared.registry, node.connection)
+        for node in involved
+    )
+
+
+def _unchanged(now_stored: Entry | None, recorded: object) -> bool:
+    return (None if now_stored is None else entry_record(now_stored)) == recorded

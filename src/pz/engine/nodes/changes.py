@@ -1,0 +1,112 @@
+"""Change capture: raw change rows landed, then collapsed to one row per key.
+
+A change row starts with ``_pz_op`` (insert, update, delete), ``_pz_lsn`` (sortable text) and ``_pz_changed_at``. The raw
+rows stay in ``<relation>__changes``; the last event of each key decides: a row goes to ``<relation>`` without the three
+header columns, a net delete to ``<relation>__deletes``, from where its keys reach the sink beside the pipeline's SQL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import BatchOptions, ChangeCapturePartition, Source
+from pz.durable import Step, step
+from pz.engine.nodes.batches import BatchStream, counted
+from pz.engine.nodes.landing import Landing
+from pz.engine.outcome import Outcome
+from pz.errors import Code, NodeError, Problem
+from pz.sqltext import quote
+from pz.staging.completion import complete_node
+from pz.staging.meta import NodeDone
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from pz.engine.context import NodeContext
+
+__all__ = ["HEADER", "load"]
+
+HEADER = ("_pz_op", "_pz_lsn", "_pz_changed_at")
+CHANGES, DELETES = "__changes", "__deletes"
+BATCHES = "__pz_batches"
+
+# The last event of every key. Events of one position keep the order in which they came.
+LAST_EVENTS = """
+CREATE OR REPLACE TEMP TABLE {last} AS
+SELECT * FROM {changes}
+QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _pz_lsn DESC, rowid DESC) = 1
+"""
+
+
+def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcome, NodeDone]:
+    """Land and collapse one window of changes; ledger row and token commit with the collapsed rows."""
+    import pyarrow as pa
+
+    node = landing.node
+    partition = _only_partition(landing, source)
+    schema = source.schema(landing.dataset)
+    _require_header(landing, schema.names)
+    options = BatchOptions(target_bytes=context.run.project.engine.batch_bytes)
+    with (
+        BatchStream((partition,), options, context.cancel, 1) as stream,
+        context.cursor() as cursor,
+        context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx,
+    ):
+        changes = f"staging.{quote(node.relation + CHANGES)}"
+        cursor.register(BATCHES, pa.RecordBatchReader.from_batches(schema, counted(context, stream, schema, node.key)))
+        tx.execute(f"CREATE OR REPLACE TABLE {changes} AS SELECT * FROM {BATCHES}")
+        cursor.unregister(BATCHES)
+        counts = _operation_counts(cursor, changes)
+        keys = partition.key_columns()
+        _collapse(cursor, landing, changes, keys, total=sum(counts.values()))
+        token = partition.try_get_sync_state()
+        facts = landing.facts(cursor, token=token, details={"keys": list(keys or ()), "operations": counts})
+        tables = (node.relation, node.relation + CHANGES, node.relation + DELETES)
+        done = complete_node(tx, node.id, tables, facts)
+    return landing.outcome(done, cdc={**counts, "position": token}, timings=stream.timings), done
+
+
+def _only_partition(landing: Landing, source: Source) -> ChangeCapturePartition:
+    parts = tuple(source.plan_read(landing.dataset, landing.hints))
+    if len(parts) != 1:
+        raise NodeError(
+            Problem(Code.PZ0316, f"'{landing.node.key}': a cdc read was planned in {len(parts)} partitions")
+        )
+    if not isinstance(parts[0], ChangeCapturePartition):
+        raise NodeError(Problem(Code.PZ0338, f"'{landing.node.key}': the connector's partition carries no changes"))
+    return parts[0]
+
+
+def _require_header(landing: Landing, names: list[str]) -> None:
+    if tuple(names[: len(HEADER)]) != HEADER:
+        raise NodeError(Problem(Code.PZ0338, f"'{landing.node.key}': change rows must start with {', '.join(HEADER)}"))
+
+
+def _operation_counts(cursor: DuckDBPyConnection, changes: str) -> dict[str, int]:
+    found: dict[str, Any] = dict(cursor.execute(f"SELECT _pz_op, count(*) FROM {changes} GROUP BY 1").fetchall())
+    names = {"insert": "inserts", "update": "updates", "delete": "deletes"}
+    foreign = sorted(str(op) for op in found if op not in names)
+    if foreign:
+        raise NodeError(Problem(Code.PZ0338, f"change rows with unknown operation: {', '.join(foreign)}"))
+    return {plural: int(found.get(op, 0)) for op, plural in names.items()}
+
+
+def _collapse(
+    cursor: DuckDBPyConnection, landing: Landing, changes: str, keys: tuple[str, ...] | None, total: int
+) -> None:
+    """Create the main and the deletes table from the last event of each key."""
+    node = landing.node
+    deletes = f"staging.{quote(node.relation + DELETES)}"
+    bare = f"* EXCLUDE ({', '.join(HEADER)})"
+    if not keys and total:
+        raise NodeError(
+            Problem(Code.PZ0338, f"'{node.key}': the connector reported no key columns for {total} change(s)")
+        )
+    last = f"temp.main.{quote(f'__pz_last_{node.id}')}"
+    # Without keys there are no rows either: any column list gives the empty tables their shape.
+    listed = ", ".join(quote(key) for key in keys or ()) or "_pz_lsn"
+    with step(Step.STAGE_ROWS):
+        cursor.execute(LAST_EVENTS.format(last=last, changes=changes, keys=listed))
+        cursor.execute(f"CREATE OR REPLACE TABLE {landing.table} AS SELECT {bare} FROM {last} WHERE _pz_op <> 'delete'")
+        cursor.execute(f"CREATE OR REPLACE TABLE {deletes} AS SELECT {bare} FROM {last} WHERE _pz_op = 'delete'")
+        cursor.execute(f"DROP TABLE {last}")

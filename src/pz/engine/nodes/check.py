@@ -1,0 +1,142 @@
+"""Checks: assertions on a pipeline's staged relation.
+
+A failed check fails its node with the number of violations, up to five sample rows (unless switched off) and the query
+that lists the offending rows. It never blocks a sink: gate with ``pz test && pz run``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pz.errors import Code, NodeError, Problem
+from pz.graph.model import CheckNode
+from pz.project.model import CheckDecl, CheckKind
+from pz.sqltext import literal, quote
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["CheckQueries", "queries", "run_check"]
+
+SAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CheckQueries:
+    """``count`` gives the number of violations, ``rows`` lists what violates; both are plain SQL on staging."""
+
+    count: str
+    rows: str
+    has_samples: bool = True
+
+
+def queries(check: CheckDecl, relation: str) -> CheckQueries:
+    """The SQL of a check on a FROM-able relation."""
+    build = {
+        CheckKind.NOT_NULL: _not_null,
+        CheckKind.UNIQUE: _unique,
+        CheckKind.ROW_COUNT: _row_count,
+        CheckKind.FRESHNESS: _freshness,
+        CheckKind.ACCEPTED_VALUES: _accepted_values,
+        CheckKind.CUSTOM_SQL: _custom_sql,
+    }
+    return build[check.kind](check, relation)
+
+
+def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, samples: bool) -> int:
+    """Run a check; returns 0.
+
+    Raises:
+        NodeError: PZ0510 with count, samples and the query to see the rows.
+    """
+    asked = queries(node.check, f"staging.{quote(node.pipeline)}")
+    violations = int(_scalar(cursor, asked.count) or 0)
+    if violations == 0:
+        return 0
+    show = samples if node.check.sample_values is None else node.check.sample_values
+    found = _samples(cursor, asked) if show and asked.has_samples else ""
+    place = node.location
+    raise NodeError(
+        Problem(
+            Code.PZ0510,
+            f"check '{node.name}' on '{node.pipeline}' found {_explain(cursor, node.check, node.pipeline, violations)}{found}",
+            place.file if place else None,
+            place.line if place else None,
+            hint=f"to list the rows: {asked.rows}",
+        )
+    )
+
+
+def _scalar(cursor: DuckDBPyConnection, sql: str) -> Any:
+    row = cursor.execute(sql).fetchone()
+    return row[0] if row else None
+
+
+def _samples(cursor: DuckDBPyConnection, asked: CheckQueries) -> str:
+    result = cursor.execute(f"SELECT * FROM ({asked.rows}) LIMIT {SAMPLES}")
+    names = [column[0] for column in result.description or []]
+    rows = ["{" + ", ".join(f"{n}={v}" for n, v in zip(names, row, strict=True)) + "}" for row in result.fetchall()]
+    return "; for example " + ", ".join(rows) if rows else ""
+
+
+def _explain(cursor: DuckDBPyConnection, check: CheckDecl, pipeline: str, violations: int) -> str:
+    if check.kind is CheckKind.ROW_COUNT:
+        count = _scalar(cursor, f"SELECT count(*) FROM staging.{quote(pipeline)}")
+        low, high = check.minimum, check.maximum
+        wanted = " and ".join(
+            part
+            for part in (f"at least {low}" if low is not None else "", f"at most {high}" if high is not None else "")
+            if part
+        )
+        return f"{count} row(s) where {wanted} were expected"
+    if check.kind is CheckKind.FRESHNESS:
+        newest = _scalar(cursor, f"SELECT max({quote(check.columns[0])}) FROM staging.{quote(pipeline)}")
+        if newest is None:
+            return "no value to judge by (the relation is empty or the column is NULL throughout)"
+        return f"data older than the allowed age (newest: {newest})"
+    return f"{violations} violation(s)"
+
+
+def _not_null(check: CheckDecl, relation: str) -> CheckQueries:
+    condition = " OR ".join(f"{quote(name)} IS NULL" for name in check.columns)
+    rows = f"SELECT * FROM {relation} WHERE {condition}"
+    return CheckQueries(f"SELECT count(*) FROM {relation} WHERE {condition}", rows)
+
+
+def _unique(check: CheckDecl, relation: str) -> CheckQueries:
+    keys = ", ".join(quote(name) for name in check.columns)
+    rows = f"SELECT {keys}, count(*) AS occurrences FROM {relation} GROUP BY {keys} HAVING count(*) > 1"
+    return CheckQueries(f"SELECT count(*) FROM ({rows})", rows)
+
+
+def _row_count(check: CheckDecl, relation: str) -> CheckQueries:
+    outside = [f"count(*) < {check.minimum}"] if check.minimum is not None else []
+    outside += [f"count(*) > {check.maximum}"] if check.maximum is not None else []
+    rows = f"SELECT count(*) AS row_count FROM {relation}"
+    return CheckQueries(f"SELECT ({' OR '.join(outside)})::INT FROM {relation}", rows, has_samples=False)
+
+
+def _freshness(check: CheckDecl, relation: str) -> CheckQueries:
+    if check.max_age is None:
+        raise ValueError("a freshness check has a max_age: the loader refuses it otherwise")
+    oldest = (datetime.now(UTC) - check.max_age).replace(tzinfo=None).isoformat(sep=" ")
+    column = quote(check.columns[0])
+    newest = f"SELECT max({column}) AS newest FROM {relation}"
+    # A naive timestamp and a date are read as UTC; TimeZone of the session is UTC, so the cast of an instant agrees.
+    count = f"SELECT coalesce(newest::TIMESTAMP < TIMESTAMP '{oldest}', true)::INT FROM ({newest})"
+    return CheckQueries(count, newest, has_samples=False)
+
+
+def _accepted_values(check: CheckDecl, relation: str) -> CheckQueries:
+    column = quote(check.columns[0])
+    accepted = ", ".join(literal(value) for value in check.values)
+    condition = f"{column} IS NOT NULL AND {column} NOT IN ({accepted})"
+    rows = f"SELECT DISTINCT {column} FROM {relation} WHERE {condition}"
+    return CheckQueries(f"SELECT count(*) FROM {relation} WHERE {condition}", rows)
+
+
+def _custom_sql(check: CheckDecl, relation: str) -> CheckQueries:
+    rows = check.sql or ""
+    return CheckQueries(f"SELECT count(*) FROM ({rows}\n)", rows)

@@ -1,0 +1,72 @@
+"""A write that DuckDB does itself: the connector's statements in one transaction, then its files promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pz.connectors.contract import NativeCopy, OutputSpec, Sink
+from pz.durable import Step, promote, step
+from pz.engine.nodes.explain import explained
+from pz.errors import PermanentError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from pz.engine.context import NodeContext
+
+__all__ = ["run_copy"]
+
+RELATION = "{relation}"
+
+
+def run_copy(
+    context: NodeContext,
+    cursor: DuckDBPyConnection,
+    sink: Sink,
+    output: OutputSpec,
+    relation: str,
+    *,
+    observe: Callable[[DuckDBPyConnection], None] | None = None,
+) -> int:
+    """Write ``relation`` through the sink's native statements; returns the rows written.
+
+    ``observe`` sees the cursor right after the statement that moved the rows.
+    """
+    copy = sink.native_copy(output)
+    if copy is None:
+        raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
+    with explained(sink):
+        context.run.staging.run_setup(copy.setup)
+    for directory in copy.directories:
+        directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with explained(sink):
+            written = _in_one_transaction(context, cursor, copy, relation, observe)
+    except BaseException:
+        for aside, _ in copy.moves:
+            aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
+        raise
+    for aside, final in copy.moves:
+        promote(aside, final)
+    return written
+
+
+def _in_one_transaction(
+    context: NodeContext,
+    cursor: DuckDBPyConnection,
+    copy: NativeCopy,
+    relation: str,
+    observe: Callable[[DuckDBPyConnection], None] | None,
+) -> int:
+    rows = 0
+    with context.run.staging.transaction(cursor, Step.SINK_COMMIT), step(Step.SINK_WRITE):
+        for statement in copy.statements:
+            context.cancel.raise_if_set()
+            result = cursor.execute(statement.replace(RELATION, relation))
+            if RELATION in statement:
+                row = result.fetchone()
+                rows = int(row[0]) if row and isinstance(row[0], int) else rows
+                if observe is not None:
+                    observe(cursor)
+    return rows

@@ -1,0 +1,35 @@
+"""Pipelines: a SELECT materialised in staging, as a table or a view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pz.durable import Step, step
+from pz.graph import sql as graph_sql
+from pz.graph.model import PipelineNode
+from pz.project.model import Materialization
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    from pz.engine.context import NodeContext
+
+__all__ = ["bound_sql", "materialize"]
+
+
+def bound_sql(context: NodeContext, node: PipelineNode) -> str:
+    """The pipeline's SQL with watermarks and run constants in place of their sentinels."""
+    record = context.run.record
+    return graph_sql.bind(node.sql, context.run.watermarks, record.origin, record.origin_started_at)
+
+
+def materialize(context: NodeContext, node: PipelineNode) -> int:
+    """Create ``staging.<name>``; returns its rows, 0 for a view (which is only computed when it is read)."""
+    kind = "VIEW" if node.materialization is Materialization.VIEW else "TABLE"
+    target = f"staging.{quote(node.name)}"
+    with context.cursor() as cursor:
+        with step(Step.MATERIALIZE):
+            cursor.execute(f"CREATE OR REPLACE {kind} {target} AS (\n{bound_sql(context, node)}\n)")
+        if node.materialization is Materialization.VIEW:
+            return 0
+        row = cursor.execute(f"SELECT count(*) FROM {target}").fetchone()
+        return int(row[0]) if row else 0

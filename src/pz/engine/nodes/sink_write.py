@@ -1,0 +1,249 @@
+"""Delivering a staged relation to an output, natively or through a write session.
+
+The order of a session: keys guarded, attempt recorded, earlier attempts in doubt settled, rows drained in an order that
+content alone decides (where the sink can resume), deletes, commit. Commit XOR abort; after a failed commit nothing is
+undone, because its outcome is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import (
+    AbortSemantics,
+    Capability,
+    CheckpointingSession,
+    DeleteApplyingSession,
+    OnDelete,
+    OutputSpec,
+    Settlement,
+    SettlingSink,
+    Sink,
+    Slice,
+    WriteAttempt,
+    WriteSession,
+    WriteStrategy,
+)
+from pz.durable import Step, step
+from pz.engine.nodes.merge_keys import unique_relation
+from pz.engine.nodes.native_copy import run_copy
+from pz.engine.outcome import Outcome
+from pz.errors import Code, NodeError, OutcomeUnknown, Problem
+from pz.graph.model import SinkNode, SourceNode
+from pz.plan.model import Way
+from pz.plan.specs import output_spec
+from pz.sqltext import quote
+from pz.staging.delivery_ledger import DeliveryLedger
+from pz.staging.fingerprint import Fingerprint, describe, drain_sql, fingerprint
+from pz.staging.meta import AttemptState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+    from pz.engine.context import NodeContext
+
+__all__ = ["deliver"]
+
+BATCH_ROWS = 122_880
+_SETTLED = {Settlement.COMMITTED: AttemptState.COMMITTED, Settlement.NOT_COMMITTED: AttemptState.ABORTED}
+
+
+def deliver(context: NodeContext, node: SinkNode) -> Outcome:
+    """Write the pipeline's relation to the output; returns the rows that are durable there."""
+    with context.sink(node.connection) as sink, context.cursor() as cursor, context.run.staging.cursor() as books:
+        relation = f"staging.{quote(node.pipeline)}"
+        if node.write.strategy is WriteStrategy.MERGE:
+            relation = unique_relation(context, cursor, node, relation)
+        output = replace(
+            output_spec(node),
+            columns=describe(cursor, relation),
+            origin=context.run.record.origin,
+            node=node.id,
+        )
+        ledger = DeliveryLedger(node.id, context.run.run_id)
+        if context.planned.way is Way.NATIVE_COPY:
+            ordinal = ledger.begin_attempt(books)
+            rows = run_copy(context, cursor, sink, output, relation)
+            ledger.end_attempt(books, ordinal, AttemptState.COMMITTED)
+            return Outcome(rows)
+        return _Delivery(context, node, sink, cursor, books, ledger, output, relation).run()
+
+
+@dataclass
+class _Delivery:
+    """One attempt at a session write."""
+
+    context: NodeContext
+    node: SinkNode
+    sink: Sink
+    cursor: DuckDBPyConnection
+    books: DuckDBPyConnection
+    ledger: DeliveryLedger
+    output: OutputSpec
+    relation: str
+    ordinal: int = 0
+    sent: int = 0
+    resumed: int = 0
+
+    def run(self) -> Outcome:
+        deletes = self._deletes_relation()
+        content = self._fingerprint()
+        self.output = replace(self.output, slice=self._slice(content))
+        if self._already_there():
+            return Outcome(self._count())
+        doubtful = self.ledger.in_doubt(self.books)
+        self.ordinal = self.ledger.begin_attempt(
+            self.books, marker=self.output.slice.mark if self.output.slice is not None else None
+        )
+        record = self.context.run.record
+        attempt = WriteAttempt(self.node.id, record.run_id, self.ordinal, record.origin, doubtful)
+        self.output = replace(self.output, attempt=attempt)
+        return self._attempt(content, deletes)
+
+    # --- before the session
+
+    def _fingerprint(self) -> Fingerprint | None:
+        """Content identity, where somebody needs it: a resumable drain, or a slice mark of an append."""
+        can = self.context.capabilities(self.node.connection)
+        marks = self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in can
+        if not marks and Capability.CHECKPOINTABLE_WRITES not in can:
+            return None
+        return fingerprint(self.cursor, self.relation)
+
+    def _slice(self, content: Fingerprint | None) -> Slice | None:
+        if content is None:
+            return None
+        record = self.context.run.record
+        return Slice(record.project, record.origin, self.node.id, content.text)
+
+    def _already_there(self) -> bool:
+        """Whether an earlier attempt whose outcome was unknown is found to have committed."""
+        if not isinstance(self.sink, SettlingSink):
+            return False
+        for run, ordinal in self.ledger.in_doubt(self.books):
+            found = self.sink.settle(self.output, run, ordinal)
+            if found is not Settlement.UNKNOWN:
+                self.ledger.settle(self.books, run, ordinal, _SETTLED[found])
+            if found is Settlement.COMMITTED:
+                self.context.run.note(
+                    f"output '{self.node.name}': an earlier attempt had committed; nothing is sent again"
+                )
+                return True
+        return False
+
+    def _deletes_relation(self) -> str | None:
+        """The deletes to apply, for a cdc-fed merge that asks for it. Raises NodeError PZ0340 when keys are unusable."""
+        if self.node.write.on_delete not in (OnDelete.DELETE, OnDelete.SOFT):
+            return None
+        graph = self.context.run.graph
+        above = graph.ancestors([self.node.id])
+        source = next(s for s in graph.sources() if isinstance(s, SourceNode) and s.id in above)
+        relation = f"staging.{quote(source.relation + '__deletes')}"
+        present = {column.name for column in describe(self.cursor, relation)}
+        missing = [key for key in self.node.write.keys if key not in present]
+        if missing:
+            raise NodeError(
+                self._problem(f"merge key(s) {', '.join(missing)} are not in the deletes of '{source.key}'")
+            )
+        nulls = " OR ".join(f"{quote(key)} IS NULL" for key in self.node.write.keys)
+        row = self.cursor.execute(f"SELECT count(*) FROM {relation} WHERE {nulls}").fetchone()
+        if row and row[0]:
+            raise NodeError(self._problem(f"{row[0]} delete(s) of '{source.key}' have NULL in a merge key"))
+        return relation
+
+    def _problem(self, message: str) -> Problem:
+        return Problem(Code.PZ0340, f"output '{self.node.name}': {message}")
+
+    # --- the session
+
+    def _attempt(self, content: Fingerprint | None, deletes: str | None) -> Outcome:
+
+        schema: pa.Schema = self.cursor.execute(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
+        with ExitStack() as closing:
+            session = self.sink.begin_write(self.output, schema)
+            closing.callback(session.close)
+            committing = False
+            try:
+                self._resume(session, content)
+                for batch in self._batches():
+                    self.context.cancel.raise_if_set()
+                    self.sent += batch.num_rows
+                    session.write_batch(batch)
+                    self._acknowledge(session)
+                    self.context.progress(batch.num_rows, batch.nbytes)
+                if deletes is not None:
+                    self._apply_deletes(session, deletes)
+                self.context.cancel.raise_if_set()
+                committing = True
+                with step(Step.SINK_COMMIT):
+                    result = session.commit()
+            except BaseException as failure:
+                self._unwind(session, failure, committing)
+                raise
+        self.ledger.end_attempt(self.books, self.ordinal, AttemptState.COMMITTED)
+        blocks: dict[str, Any] = {}
+        if self.resumed:
+            blocks["delivery"] = {
+                "abort_semantics": str(self.sink.abort_semantics),
+                "rows_visible": result.rows,
+                "resumed_rows": self.resumed,
+            }
+        return Outcome(result.rows, blocks)
+
+    def _resume(self, session: WriteSession, content: Fingerprint | None) -> None:
+        if not isinstance(session, CheckpointingSession) or content is None:
+            return
+        acknowledged = self.ledger.begin_delivery(self.books, content)
+        if acknowledged and session.try_resume(acknowledged):
+            self.resumed = acknowledged
+        elif acknowledged:
+            self.ledger.restart_delivery(self.books, content)
+
+    def _drain(self, offset: int) -> str:
+        assert self.output.columns is not None
+        if self.output.slice is not None and Capability.CHECKPOINTABLE_WRITES in self.context.capabilities(
+            self.node.connection
+        ):
+            return drain_sql(self.relation, self.output.columns, offset=offset)
+        return f"SELECT * FROM {self.relation}"
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.cursor.execute(self._drain(self.resumed)).to_arrow_reader(BATCH_ROWS)
+
+    def _acknowledge(self, session: WriteSession) -> None:
+        if isinstance(session, CheckpointingSession):
+            confirmed = session.acknowledged_rows()
+            if confirmed is not None:
+                self.ledger.acknowledge(self.books, confirmed)
+
+    def _apply_deletes(self, session: WriteSession, deletes: str) -> None:
+        if not isinstance(session, DeleteApplyingSession):
+            raise NodeError(Problem(Code.PZ0339, f"output '{self.node.name}': the session cannot apply deletes"))
+        keys = ", ".join(quote(key) for key in self.node.write.keys)
+        for batch in self.cursor.execute(f"SELECT {keys} FROM {deletes}").to_arrow_reader(BATCH_ROWS):
+            session.apply_deletes(batch)
+
+    def _unwind(self, session: WriteSession, failure: BaseException, committing: bool) -> None:
+        """Abort unless commit was entered; then say what may be visible at the destination.
+
+        A commit that failed without saying how leaves the attempt as it is: in doubt.
+        """
+        self._acknowledge(session)
+        if not committing:
+            session.abort()
+            self.ledger.end_attempt(self.books, self.ordinal, AttemptState.ABORTED)
+        elif isinstance(failure, OutcomeUnknown):
+            self.ledger.end_attempt(self.books, self.ordinal, AttemptState.UNKNOWN)
+        semantics = self.sink.abort_semantics
+        if semantics is not AbortSemantics.DISCARDS_ALL and self.sent:
+            visible = self.resumed + self.sent
+            block = {"abort_semantics": str(semantics), "rows_visible": visible, "resumed_rows": self.resumed}
+            failure.pz_blocks = {"delivery": block}  # type: ignore[attr-defined]
+
+    def _count(self) -> int:
+        row = self.cursor.execute(f"SELECT count(*) FROM {self.relation}").fetchone()
+        return int(row[0]) if row else 0

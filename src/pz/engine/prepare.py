@@ -1,0 +1,98 @@
+"""Everything before a run touches anything: load, compile, dry-compile, select, plan. All refusals happen here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pz.connectors.registry import Registry
+from pz.errors import Problem, Problems
+from pz.graph.compiler import compile_project
+from pz.graph.dry_compile import dry_compile
+from pz.graph.model import Graph, NodeKind
+from pz.graph.selection import select
+from pz.plan.configuration import check_configuration
+from pz.plan.model import Plan
+from pz.plan.planner import plan_graph
+from pz.project.loader import load
+from pz.project.model import Project
+
+__all__ = ["Prepared", "Request", "plan_for", "prepare"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    verb: str
+    flows: tuple[str, ...] = ()
+    select: str | None = None
+    everything: bool = False
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    full_refresh: bool = False
+    fail_fast: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A project that may run: compiled, selected, planned. ``execution`` is the selection with all its ancestors."""
+
+    project: Project
+    graph: Graph
+    registry: Registry
+    plan: Plan
+    execution: frozenset[str]
+    warnings: tuple[Problem, ...]
+
+
+def prepare(
+    root: Path,
+    environ: Mapping[str, str],
+    request: Request,
+    *,
+    choose: Callable[[Graph], frozenset[str]] | None = None,
+) -> Prepared:
+    """Load to plan. Raises ProjectError with all problems of the first stage that has any.
+
+    ``choose`` replaces the request's selection (a retry knows what to run again).
+    """
+    registry = Registry.default()
+    loaded = load(root, vars_override=request.vars or None, environ=environ)
+    compiled = compile_project(loaded.project, environ)
+    _validate_options(loaded.project, compiled.graph, registry)
+    dry = Problems()
+    dry.extend(dry_compile(compiled.graph))
+    dry.raise_errors()
+    execution = choose(compiled.graph) if choose else _execution_set(compiled.graph, request)
+    plan = plan_graph(loaded.project, compiled.graph, registry, execution)
+    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings)
+    return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
+
+
+def _validate_options(project: Project, graph: Graph, registry: Registry) -> None:
+    problems = Problems()
+    problems.extend(check_configuration(project, graph, registry))
+    problems.raise_errors()
+
+
+def _execution_set(graph: Graph, request: Request) -> frozenset[str]:
+    if request.verb == "test":
+        chosen = select(graph, select=request.select, everything=request.select is None)
+        checks = [node.id for node in graph.in_order(chosen) if node.kind is NodeKind.CHECK]
+        return graph.ancestors(checks)
+    return graph.ancestors(select(graph, flows=request.flows, select=request.select, everything=request.everything))
+
+
+def plan_for(root: Path, environ: Mapping[str, str], request: Request, *, connect: bool) -> Plan:
+    """The plan of the whole project (a plan never asks to choose a flow); ``connect`` adds the probe phase."""
+    nothing_named = not request.flows and request.select is None
+    prepared = prepare(
+        root, environ, Request("plan", request.flows, request.select, request.everything or nothing_named)
+    )
+    if connect:
+        from pz.engine.probe import probe_plan
+
+        return probe_plan(prepared)
+    return prepared.plan

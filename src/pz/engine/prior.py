@@ -1,0 +1,246 @@
+"""The run that a retry continues, and the chain behind it: what may be reused, resumed and carried forward.
+
+Reuse is an optimisation with a correctness bonus, never a new way to fail: whatever cannot be used is read again, with a
+note that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import Capability
+from pz.engine.evidence import Evidence, evidence_of
+from pz.engine.nodes.landing import watermark_block
+from pz.engine.outcome import Outcome
+from pz.graph.model import Graph, Node, SinkNode, SourceNode
+from pz.oslock import OsLock
+from pz.runs.history import RunEntry
+from pz.runs.model import NodeResult, NodeStatus, RunRecord
+from pz.staging.meta import NodeDone, NodeWindow, PlannedPartition
+from pz.staging.partition_ledger import PartitionLedger
+from pz.staging.prior_run import (
+    Asked,
+    NotReused,
+    PriorLoad,
+    Reused,
+    ReusedPartitions,
+    copy_deliveries,
+    read_load,
+    reuse_node,
+    reuse_partitions,
+)
+from pz.state.advancement import CARRIED_FORWARD, REUSED
+from pz.state.entries import Entry
+
+if TYPE_CHECKING:
+    from pz.engine.context import NodeContext, RunContext
+
+__all__ = ["Inherited", "PriorRun", "gather"]
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What a dataset inherits from the chain: the pinned slice as ``run.json`` keeps it, and the state it was read from."""
+
+    slice: Mapping[str, Any] | None
+    used: Entry | None
+
+
+@dataclass
+class PriorRun:
+    """A chain of runs, newest first, with its evidence; made by `engine.retry` under the newest run's lock.
+
+    ``same_place`` are ids of nodes whose connection is still where it was. ``fresh`` is set for an explicit
+    ``--full-refresh``: nothing is reused then.
+    """
+
+    entries: tuple[RunEntry, ...]
+    evidence: tuple[Evidence, ...]
+    lock: OsLock
+    same_place: frozenset[str] = frozenset()
+    fresh: bool = False
+    _moved_on: set[str] = field(default_factory=set)
+
+    @property
+    def record(self) -> RunRecord:
+        """The record of the run that is continued directly."""
+        record = self.entries[0].record
+        assert record is not None
+        return record
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Runs whose lock this retry holds."""
+        return frozenset({self.entries[0].run_id})
+
+    @property
+    def origin_started_at(self) -> datetime:
+        """When the chain began."""
+        return datetime.fromisoformat(self.record.origin_started_at)
+
+    @property
+    def succeeded(self) -> Mapping[str, NodeResult]:
+        """Results of the chain's nodes that succeeded, by id; the newest run that has one counts."""
+        found: dict[str, NodeResult] = {}
+        for evidence in reversed(self.evidence):
+            found |= {r.id: r for r in evidence.results.values() if r.status is NodeStatus.SUCCESS}
+        return found
+
+    def recorded_nodes(self) -> tuple[tuple[str, str, str], ...]:
+        """Kind, name and id of every node that the chain was to execute, without repetition; newest id per name."""
+        found: dict[tuple[str, str], str] = {}
+        for evidence in reversed(self.evidence):
+            found |= {(node.kind, node.name): node.id for node in evidence.record.nodes}
+        return tuple((kind, name, node_id) for (kind, name), node_id in found.items())
+
+    def is_done(self, node: Node) -> bool:
+        """Whether the node's work stands: succeeded under the same id, at the same place."""
+        return not self.fresh and node.id in self.succeeded and self._in_place(node)
+
+    def _in_place(self, node: Node) -> bool:
+        return not isinstance(node, SourceNode | SinkNode) or node.id in self.same_place
+
+    # --- what the run inherits
+
+    def continued_by(self, record: RunRecord) -> RunRecord:
+        """The record of the retry: same chain, same run constants, what the chain had found."""
+        mine = self.record
+        inherited = {} if self.fresh else mine.stored
+        return replace(
+            record,
+            origin=mine.origin,
+            origin_started_at=mine.origin_started_at,
+            retry_of=mine.run_id,
+            stored={**record.stored, **{key: value for key, value in inherited.items() if key not in self._moved_on}},
+        )
+
+    def slice_of(self, node: SourceNode, stored: Mapping[str, Any] | None, entry: Entry | None) -> Inherited | None:
+        """The slice that the chain pinned for a dataset, if the stored state is still what the chain found or made.
+
+        ``stored`` is the present entry as ``run.json`` would keep it.
+        """
+        mine = self.record
+        known = node.key in mine.probes or node.key in mine.used or node.key in mine.stored
+        if self.fresh or not self._in_place(node) or node.id not in {n.id for n in mine.nodes}:
+            return None
+        if stored != mine.stored.get(node.key) and not self._made_by_chain(node, stored):
+            self._moved_on.add(node.key)
+            return None
+        if not known:
+            return Inherited(None, None) if node.id in self.succeeded else None
+        used = entry if mine.used.get(node.key) is not None and stored == mine.used.get(node.key) else None
+        return Inherited(mine.probes.get(node.key), used)
+
+    def _made_by_chain(self, node: SourceNode, stored: Mapping[str, Any] | None) -> bool:
+        done = next((e.done[node.id] for e in self.evidence if node.id in e.done), None)
+        return (
+            stored is not None
+            and done is not None
+            and done.candidate is not None
+            and stored.get("value") == done.candidate
+        )
+
+    def inherit(self, context: RunContext, add: Callable[[tuple[NodeResult, ...]], None]) -> None:
+        """Copy the chain's attempts and deliveries into this run's ledger; record what is carried forward."""
+        executing = frozenset(node.id for node in context.record.nodes)
+        sinks = [sink.id for sink in context.graph.sinks() if sink.id in executing]
+        for entry in self.entries if sinks else ():
+            copied = copy_deliveries(context.staging, entry.path, sinks)
+            if isinstance(copied, NotReused) and copied.reason is not None:
+                context.note(f"attempts of run {entry.run_id} are not known any more: {copied.reason}")
+        reused = sum(source.id in executing and self.may_reuse(source) for source in context.graph.sources())
+        if reused:
+            context.note(f"reusing staged data for {reused} source load(s) from run {self.record.run_id}")
+        carried = tuple(self._carried(context.graph, executing))
+        if carried:
+            context.note(f"carrying forward {len(carried)} committed sink write(s) from run {self.record.run_id}")
+            add(carried)
+
+    def _carried(self, graph: Graph, executing: frozenset[str]) -> Iterable[NodeResult]:
+        """Committed outputs outside of the execution set whose every load is to be reused in it."""
+        succeeded = self.succeeded
+        for sink in graph.sinks():
+            if sink.id in executing or not self.is_done(sink):
+                continue
+            above = graph.ancestors([sink.id])
+            loads = [source for source in graph.sources() if source.id in above]
+            if loads and all(load.id in executing and self.may_reuse(load) for load in loads):
+                yield replace(succeeded[sink.id], provenance=CARRIED_FORWARD, duration_ms=0)
+
+    # --- reuse of loads
+
+    def may_reuse(self, node: SourceNode) -> bool:
+        """Whether the load is finished in the chain and its state has not moved on."""
+        return (
+            not self.fresh
+            and self._in_place(node)
+            and node.key not in self._moved_on
+            and any(node.id in evidence.done for evidence in self.evidence)
+        )
+
+    def reuse_load(self, context: NodeContext, node: SourceNode) -> Outcome | None:
+        """Copy a finished load from the newest run of the chain that has it; None, with a note, when that fails."""
+        if not self.may_reuse(node):
+            return None
+        asked = Asked(node.pushdown.columns, node.pushdown.predicate)
+        reason = "no run of the chain has it any more"
+        for entry, evidence in zip(self.entries, self.evidence, strict=True):
+            if node.id not in evidence.done:
+                continue
+            found = reuse_node(context.run.staging, entry.path, node.id, asked)
+            if isinstance(found, Reused):
+                return _reused(node, found.done)
+            reason = found.reason or reason
+        context.run.note(f"source '{node.key}': {reason}; re-extracting")
+        return None
+
+    def pinned_plan(self, context: NodeContext, node: SourceNode) -> tuple[PlannedPartition, ...]:
+        """The closed partition plan of an unfinished load; empty when there is none to inherit."""
+        for entry in self.entries if self._may_continue(node) else ():
+            found = read_load(context.run.staging, entry.path, node.id)
+            if isinstance(found, PriorLoad) and found.total is not None:
+                return found.plan
+        return ()
+
+    def reuse_partitions(
+        self,
+        context: NodeContext,
+        node: SourceNode,
+        ledger: PartitionLedger,
+        planned: Sequence[str],
+        window: NodeWindow | None,
+    ) -> None:
+        """Copy the finished partitions and checkpointed prefixes of an unfinished load, from the newest run that has any."""
+        checkpoints = Capability.CHECKPOINTABLE_READS in context.capabilities(node.connection)
+        for entry in self.entries if self._may_continue(node) else ():
+            found = reuse_partitions(
+                context.run.staging, entry.path, ledger, planned=planned, window=window, checkpoints=checkpoints
+            )
+            if isinstance(found, ReusedPartitions):
+                context.run.note(
+                    f"source '{node.key}': {found.done} finished partition(s) reused from run {entry.run_id}"
+                )
+                return
+            if found.reason is not None:
+                context.run.note(f"source '{node.key}': {found.reason}; re-extracting")
+
+    def _may_continue(self, node: SourceNode) -> bool:
+        return not self.fresh and self._in_place(node) and node.key not in self._moved_on
+
+
+def _reused(node: SourceNode, done: NodeDone) -> Outcome:
+    blocks: dict[str, Any] = {"provenance": REUSED}
+    if done.candidate is not None:
+        blocks["watermark"] = watermark_block(node, done)
+    return Outcome(done.rows, blocks)
+
+
+def gather(entries: tuple[RunEntry, ...], lock: OsLock) -> PriorRun | None:
+    """Put the chain together; None when nothing of its newest run can be used."""
+    pairs = [(entry, found) for entry in entries if (found := evidence_of(entry)) is not None]
+    if not pairs or pairs[0][0] is not entries[0]:
+        return None
+    return PriorRun(tuple(e for e, _ in pairs), tuple(f for _, f in pairs), lock)

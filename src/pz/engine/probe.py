@@ -1,0 +1,95 @@
+"""The probe phase: what only the live systems know, asked before anything moves.
+
+Sources are asked for sizes, types and highest cursors, sinks whether their target fits. A refusal stops the run; nothing
+has been written then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pz.connectors.contract import ProbingSink, ProbingSource, SourceProbe
+from pz.engine.prepare import Prepared
+from pz.errors import Code, ConnectorError, Problem, Problems
+from pz.graph.model import Node, SinkNode, SourceNode
+from pz.plan.model import Plan, PlannedNode
+from pz.plan.specs import connection_spec, dataset_spec, output_spec
+
+__all__ = ["Probed", "probe", "probe_plan"]
+
+STAGING_FACTOR = 3
+"""Staged tables and materialised pipelines take up to about this many times the size of the input."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the probe found: per source node its answer; outputs whose target does not exist yet, by name."""
+
+    sources: dict[str, SourceProbe]
+    to_create: frozenset[str]
+
+
+def probe(prepared: Prepared) -> Probed:
+    """Ask every source and sink of the execution set that can be asked. Raises ProjectError with all refusals."""
+    problems = Problems()
+    sources: dict[str, SourceProbe] = {}
+    missing: set[str] = set()
+    for node in prepared.graph.in_order(prepared.execution):
+        try:
+            if isinstance(node, SourceNode):
+                found = _source(prepared, node)
+                if found is not None:
+                    sources[node.id] = found
+            elif isinstance(node, SinkNode) and _target_missing(prepared, node):
+                missing.add(node.name)
+        except ConnectorError as failure:
+            problems.add(_refusal(node, failure))
+    problems.raise_errors()
+    return Probed(sources, frozenset(missing))
+
+
+def probe_plan(prepared: Prepared) -> Plan:
+    """The plan with what the probe knows: rows per source, staging disk."""
+    found = probe(prepared)
+    nodes = tuple(_annotated(planned, found.sources.get(planned.node_id)) for planned in prepared.plan.nodes)
+    sizes = [answer.bytes for answer in found.sources.values() if answer.bytes is not None]
+    disk = STAGING_FACTOR * sum(sizes) if sizes else None
+    return replace(prepared.plan, nodes=nodes, budget=replace(prepared.plan.budget, staging_disk=disk))
+
+
+def _annotated(planned: PlannedNode, answer: SourceProbe | None) -> PlannedNode:
+    if answer is None:
+        return planned
+    said = []
+    if answer.rows is not None:
+        said.append(f"{answer.rows} rows")
+    if answer.bytes is not None:
+        said.append(f"{answer.bytes} bytes")
+    reason = f"{planned.reason}; probed: {', '.join(said)}" if said else planned.reason
+    return replace(planned, reason=reason, partitions=answer.partitions or planned.partitions)
+
+
+def _source(prepared: Prepared, node: SourceNode) -> SourceProbe | None:
+    connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
+    source = connector.open_source(connection_spec(prepared.project, node.connection))
+    try:
+        if not isinstance(source, ProbingSource):
+            return None
+        return source.probe(dataset_spec(node, prepared.plan[node.id].read_shape))
+    finally:
+        source.close()
+
+
+def _target_missing(prepared: Prepared, node: SinkNode) -> bool:
+    connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
+    sink = connector.open_sink(connection_spec(prepared.project, node.connection))
+    try:
+        return isinstance(sink, ProbingSink) and not sink.probe_output(output_spec(node)).exists
+    finally:
+        sink.close()
+
+
+def _refusal(node: Node, failure: ConnectorError) -> Problem:
+    place = node.location
+    problem = Problem(failure.code or Code.PZ0330, f"'{node.name}': {failure.message}", hint=failure.hint)
+    return problem.at(place.file, place.line) if place else problem

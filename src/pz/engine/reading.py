@@ -1,0 +1,289 @@
+"""What each stateful dataset reads in this run: stored state, live probes and declarations become pinned slices.
+
+Resolved under the run's locks and before the first row; written to ``run.json``, from where a retry inherits it as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pz.connectors.contract import Bound, ReadShape, SourceProbe
+from pz.cursors import CursorType, literal
+from pz.engine.prepare import Prepared, Request
+from pz.engine.prior import PriorRun
+from pz.engine.probe import Probed
+from pz.errors import Code, Problem, Problems, Severity, StateError
+from pz.graph.delivery import merges_everywhere
+from pz.graph.model import SourceNode
+from pz.project.model import NullCursor
+from pz.state.binding import check_binding
+from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
+from pz.state.sync_state import token_store
+from pz.state.watermarks import watermark_store
+from pz.state.windows import SliceBounds, candidate, declared_cursor_type, resolve_slice, resolve_sql_slice
+
+__all__ = ["DatasetSlice", "Reading", "entry_record", "resolve_reading", "slice_from_json"]
+
+STATEFUL = (ReadShape.INCREMENTAL, ReadShape.FEED, ReadShape.CDC)
+
+
+@dataclass(frozen=True)
+class DatasetSlice:
+    """A slice with the type in whose order its ends compare; None while only the landed column can tell."""
+
+    bounds: SliceBounds
+    cursor_type: CursorType | None = None
+
+    @property
+    def lower(self) -> Bound | None:
+        """The lower end, None when open."""
+        return self.bounds.lower
+
+    @property
+    def upper(self) -> Bound | None:
+        """The upper end, None when open."""
+        return self.bounds.upper
+
+    def candidate(self, landed: str | None, kind: CursorType) -> str | None:
+        """The value that state may advance to, given the highest cursor that landed."""
+        return candidate(self.bounds, landed, kind)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Per dataset node: slice or token; per dataset key, as ``run.json`` keeps it: state found, state used, what was asked."""
+
+    slices: Mapping[str, DatasetSlice] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    watermarks: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, Entry | None] = field(default_factory=dict)
+    used: Mapping[str, Entry] = field(default_factory=dict)
+    inherited: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+    def stored_json(self) -> dict[str, Any]:
+        """``stored`` of run.json."""
+        return {key: entry_record(entry) for key, entry in self.seen.items() if entry is not None}
+
+    def used_json(self) -> dict[str, Any]:
+        """``used`` of run.json."""
+        return {key: entry_record(entry) for key, entry in self.used.items()}
+
+    def slices_json(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        """``probes`` of run.json: the pinned slices by dataset key; ``keys`` maps node ids to keys."""
+        return {keys[node_id]: _slice_to_json(found) for node_id, found in self.slices.items()}
+
+
+def resolve_reading(
+    prepared: Prepared,
+    request: Request,
+    started_at: datetime,
+    prior: PriorRun | None,
+    bindings: Mapping[str, Binding],
+    probed: Probed,
+) -> Reading:
+    """Resolve every stateful dataset of the execution set.
+
+    Raises:
+        StateError: with every refusal (foreign location, foreign type, damaged files, refused by a probe).
+    """
+    return _Resolver(prepared, request, started_at, prior, bindings, probed).resolve()
+
+
+class _Resolver:
+    def __init__(
+        self,
+        prepared: Prepared,
+        request: Request,
+        started_at: datetime,
+        prior: PriorRun | None,
+        bindings: Mapping[str, Binding],
+        probed: Probed,
+    ) -> None:
+        self._prepared = prepared
+        self._full_refresh = request.full_refresh
+        self._started_at = started_at
+        self._prior = prior
+        self._bindings = bindings
+        self._probed = probed
+        self._problems = Problems()
+        self._slices: dict[str, DatasetSlice] = {}
+        self._tokens: dict[str, str] = {}
+        self._watermarks: dict[str, str] = {}
+        self._seen: dict[str, Entry | None] = {}
+        self._used: dict[str, Entry] = {}
+        self._inherited: set[str] = set()
+
+    def resolve(self) -> Reading:
+        nodes = [
+            node
+            for node in self._prepared.graph.sources()
+            if node.id in self._prepared.execution and self._prepared.plan[node.id].read_shape in STATEFUL
+        ]
+        if nodes:
+            self._resolve_all(nodes)
+        if self._problems.errors:
+            raise StateError(self._problems.errors)
+        return Reading(
+            self._slices,
+            self._tokens,
+            self._watermarks,
+            self._seen,
+            self._used,
+            frozenset(self._inherited),
+            self._problems.warnings,
+        )
+
+    def _resolve_all(self, nodes: list[SourceNode]) -> None:
+        state_dir = self._prepared.project.state_dir
+        stored = {**watermark_store(state_dir).read(), **token_store(state_dir).read()}
+        for node in nodes:
+            entry = stored.get(node.key)
+            self._seen[node.key] = entry
+            try:
+                self._one(node, entry)
+            except StateError as refused:
+                self._problems.extend(self._at(node, problem) for problem in refused.problems)
+
+    def _one(self, node: SourceNode, entry: Entry | None) -> None:
+        recorded = None if entry is None else entry_record(entry)
+        inherited = self._prior.slice_of(node, recorded, entry) if self._prior is not None else None
+        if inherited is not None:
+            self._inherited.add(node.id)
+            if inherited.used is not None:
+                self._use(node, inherited.used)
+            if inherited.slice is not None:
+                self._slices[node.id] = slice_from_json(inherited.slice)
+            return
+        used = None if self._full_refresh else entry
+        if used is not None:
+            refusals = check_binding(
+                node.key,
+                used,
+                self._bindings[node.id],
+                cursor=node.read.sync.cursor,
+                to_create=self._probed.to_create,
+                from_state=node.read.sync.start == "from_state",
+            )
+            self._problems.extend(self._at(node, problem) for problem in refusals)
+            if refusals:
+                return
+            self._use(node, used)
+        if self._prepared.plan[node.id].read_shape is ReadShape.INCREMENTAL:
+            self._slices[node.id] = self._slice(node, used)
+
+    def _use(self, node: SourceNode, entry: Entry) -> None:
+        self._used[node.key] = entry
+        if isinstance(entry.value, Token):
+            self._tokens[node.id] = entry.value.token
+        else:
+            self._watermarks[node.key] = literal(entry.value.value, entry.value.type)
+
+    # --- incremental reads
+
+    def _slice(self, node: SourceNode, used: Entry | None) -> DatasetSlice:
+        stored = used.value if used is not None and isinstance(used.value, Watermark) else None
+        probe = self._probed.sources.get(node.id, SourceProbe())
+        kind = declared_cursor_type(node) or _probed_type(node, probe) or (stored.type if stored else None)
+        self._look_at_nulls(node, probe)
+        if node.bounds:
+            bounds = self._sql_slice(node, stored, probe, kind)
+        else:
+            bounds = resolve_slice(
+                node,
+                stored,
+                run_started_at=self._started_at,
+                probe_upper=probe.upper,
+                all_sinks_merge=merges_everywhere(self._prepared.graph, node),
+                cursor_type=kind,
+            )
+        if bounds.caught_up:
+            self._warn(node, None, "is caught up; nothing new is expected", Severity.NOTE)
+        if bounds.beyond_now:
+            self._warn(node, None, "holds a cursor value later than this run; later rows below it would be missed")
+        return DatasetSlice(bounds, kind)
+
+    def _sql_slice(
+        self, node: SourceNode, stored: Watermark | None, probe: SourceProbe, kind: CursorType | None
+    ) -> SliceBounds:
+        import duckdb
+
+        from pz.graph.watermarks import resolve
+
+        with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as scratch:
+            scratch.execute("SET TimeZone = 'UTC'")
+            value = literal(stored.value, stored.type) if stored is not None else None
+            lower, upper = resolve(node.bounds, value, kind, scratch)
+        return resolve_sql_slice(
+            lower, upper, stored=stored, probe_upper=probe.upper, cursor_type=kind, run_started_at=self._started_at
+        )
+
+    def _look_at_nulls(self, node: SourceNode, probe: SourceProbe) -> None:
+        if not probe.null_cursors:
+            return
+        policy = node.read.sync.null_cursor
+        told = f"{probe.null_cursors} row(s) have no value in cursor '{node.read.sync.cursor}'"
+        if policy is NullCursor.REFUSE:
+            self._problems.add(self._at(node, Problem(Code.PZ0712, f"dataset '{node.key}': {told}")))
+        elif policy is NullCursor.DEFAULT:
+            self._warn(node, Code.PZ0712, f"{told}; they are read only when the dataset is read from its beginning")
+
+    def _warn(self, node: SourceNode, code: Code | None, message: str, severity: Severity = Severity.WARNING) -> None:
+        place = node.location
+        problem = Problem(code or Code.PZ0713, f"dataset '{node.key}' {message}", severity=severity)
+        self._problems.add(problem.at(place.file, place.line) if place and code else problem)
+
+    @staticmethod
+    def _at(node: SourceNode, problem: Problem) -> Problem:
+        return problem.at(node.location.file, node.location.line) if node.location else problem
+
+
+def _probed_type(node: SourceNode, probe: SourceProbe) -> CursorType | None:
+    column = next((c for c in probe.columns or () if c.name == node.read.sync.cursor), None)
+    return CursorType.from_duckdb(column.type) if column else None
+
+
+def entry_record(entry: Entry) -> dict[str, Any]:
+    """An entry as ``run.json`` keeps it: a token only as a digest, because run records are for everybody's eyes."""
+    content = entry_to_json(entry)
+    if isinstance(entry.value, Token):
+        content["tokenDigest"] = hashlib.sha256(content.pop("token").encode()).hexdigest()
+    return content
+
+
+def _slice_to_json(found: DatasetSlice) -> dict[str, Any]:
+    bounds = found.bounds
+    return {
+        "lower": _bound_to_json(bounds.lower),
+        "upper": _bound_to_json(bounds.upper),
+        "floor": bounds.floor,
+        "caughtUp": bounds.caught_up,
+        "hasStop": bounds.has_stop,
+        "movesWhenEmpty": bounds.moves_when_empty,
+        "cursorType": str(found.cursor_type) if found.cursor_type else None,
+    }
+
+
+def slice_from_json(content: Mapping[str, Any]) -> DatasetSlice:
+    """The slice that ``run.json`` keeps."""
+    bounds = SliceBounds(
+        _bound_from_json(content["lower"]),
+        _bound_from_json(content["upper"]),
+        content["floor"],
+        content["caughtUp"],
+        content["hasStop"],
+        content["movesWhenEmpty"],
+    )
+    return DatasetSlice(bounds, CursorType(content["cursorType"]) if content["cursorType"] else None)
+
+
+def _bound_to_json(bound: Bound | None) -> dict[str, Any] | None:
+    return None if bound is None else {"value": bound.value, "inclusive": bound.inclusive}
+
+
+def _bound_from_json(content: Mapping[str, Any] | None) -> Bound | None:
+    return None if content is None else Bound(content["value"], content["inclusive"])

@@ -1,0 +1,96 @@
+"""The gate that connectors' remote calls go through: pacing, retries of idempotent calls, the server's own budget.
+
+One `Pacer` serves a connection for a whole run, so all its nodes share one token bucket. One `Gate` serves one opened
+source or sink and counts what happened there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pyrate_limiter import Duration, InMemoryBucket, Limiter, Rate
+
+from pz.connectors.contract import CancelToken
+from pz.engine.resilience.retry import call_with_retries
+from pz.project.model import RateLimit, RetryPolicy
+
+__all__ = ["Gate", "Pacer"]
+
+T = TypeVar("T")
+MAX_BUDGET_WAIT = 300.0
+POLL = 0.05
+
+
+class Pacer:
+    """A token bucket of a connection: starts full with ``burst`` tokens and refills at ``requests_per_minute``.
+
+    `report_budget` adds what the server said: with nothing remaining, the next call waits for the reset (capped at
+    5 minutes).
+    """
+
+    def __init__(self, limit: RateLimit | None) -> None:
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+        self._limiter: Limiter | None = None
+        if limit is not None:
+            # A leaky bucket of `burst` per the time in which `burst` tokens refill keeps both numbers of the setting.
+            window = max(1, round(limit.burst * Duration.MINUTE / limit.requests_per_minute))
+            self._limiter = Limiter(InMemoryBucket([Rate(limit.burst, window)]))
+
+    def take(self, cancel: CancelToken) -> float:
+        """Wait for a token; returns the seconds waited. Raises `Cancelled`."""
+        begun = time.monotonic()
+        while True:
+            pause = self._not_before - time.monotonic()
+            if pause <= 0 and (self._limiter is None or self._limiter.try_acquire("op", blocking=False)):
+                return time.monotonic() - begun
+            cancel.wait(max(min(pause, 1.0), POLL))
+            cancel.raise_if_set()
+
+    def report_budget(self, remaining: int, reset_seconds: float) -> None:
+        """Keep the server's word when nothing remains; anything else has no effect."""
+        if remaining <= 0:
+            with self._lock:
+                wait = min(max(reset_seconds, 0.0), MAX_BUDGET_WAIT)
+                self._not_before = max(self._not_before, time.monotonic() + wait)
+
+
+class Gate:
+    """The `OperationGate` of one opened source or sink."""
+
+    def __init__(self, pacer: Pacer, policy: RetryPolicy, cancel: CancelToken) -> None:
+        self._pacer = pacer
+        self._policy = policy
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self.executed = 0
+        self.retried = 0
+        self.throttle_wait_ms = 0
+
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+        """Run a remote call, paced; an idempotent one is retried under the node's policy."""
+        policy = self._policy if idempotent else RetryPolicy(max_attempts=1)
+
+        def attempt(number: int) -> T:
+            waited = self._pacer.take(self._cancel)
+            with self._lock:
+                self.executed += 1
+                self.retried += number > 1
+                self.throttle_wait_ms += round(waited * 1000)
+            return operation()
+
+        return call_with_retries(attempt, policy, self._cancel)
+
+    def report_budget(self, remaining: int, reset_seconds: float) -> None:
+        """Pass the server's word to the connection's pacer."""
+        self._pacer.report_budget(remaining, reset_seconds)
+
+    @property
+    def ops(self) -> dict[str, int] | None:
+        """The ``ops`` block of a node result; None when no operation was gated."""
+        if self.executed == 0:
+            return None
+        return {"executed": self.executed, "retried": self.retried, "throttle_wait_ms": self.throttle_wait_ms}

@@ -1,0 +1,63 @@
+"""Looking at staged rows: of a past run, or of a fresh preview that writes nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pz.errors import Code, Problem, ProjectError
+from pz.sqltext import literal, quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["preview", "read_run", "read_staged"]
+
+
+def read_staged(run_dir: Path, name: str, limit: int | None = None) -> pa.Table:
+    """Rows of a staged relation. Raises StateError when the database cannot be opened, KeyError when it has no such relation."""
+    from pz.staging.session import StagingSession
+
+    with StagingSession.open_read_only(run_dir) as session, session.cursor() as cursor:
+        known = cursor.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' "
+            f"AND table_name = {literal(name)}"
+        ).fetchone()
+        if known is None:
+            raise KeyError(name)
+        amount = "" if limit is None else f" LIMIT {int(limit)}"
+        return cursor.execute(f"SELECT * FROM staging.{quote(name)}{amount}").to_arrow_table()
+
+
+def read_run(root: Path, run_id: str, name: str, limit: int) -> pa.Table:
+    """Rows of a relation of a past run of the project."""
+    from pz.runs.history import find
+
+    entry = find(root / ".pz", run_id)
+    if entry is None:
+        raise ProjectError(Problem(Code.PZ0502, f"there is no run '{run_id}'", hint="list the runs with: pz runs"))
+    try:
+        return read_staged(entry.path, name, limit)
+    except KeyError:
+        hint = "a fused chain stages nothing; preview the pipeline with: pz show"
+        raise ProjectError(Problem(Code.PZ0210, f"run '{run_id}' staged no '{name}'", hint=hint)) from None
+
+
+def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -> pa.Table:
+    """Run a pipeline and what it needs, but no sink and no state, and return its first rows."""
+    from pz.connectors.contract import CancelToken
+    from pz.engine.prepare import Request, prepare
+    from pz.engine.run import execute
+    from pz.events import EventBus
+    from pz.graph.model import NodeKind
+
+    request = Request("show", select=f"+{pipeline}")
+    prepared = prepare(root, environ, request)
+    if (NodeKind.PIPELINE, pipeline) not in prepared.graph.by_name:
+        raise ProjectError(Problem(Code.PZ0210, f"there is no pipeline '{pipeline}'", hint="list them with: pz ls"))
+    result = execute(prepared, request, EventBus(), CancelToken())
+    failed = next((node for node in result.nodes if node.error is not None), None)
+    if failed is not None and failed.error is not None:
+        raise ProjectError(Problem(Code(failed.error.code), f"'{failed.name}': {failed.error.message}"))
+    return read_staged(result.run_dir, pipeline, limit)

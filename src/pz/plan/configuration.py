@@ -1,0 +1,63 @@
+"""Tier 3 of validation: what the project says to connectors, checked offline against what each of them publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pz.connectors.options import Side, check_options
+from pz.connectors.registry import Registry
+from pz.errors import Code, Problem, ProjectError
+from pz.graph.model import Graph, SinkNode, SourceNode
+from pz.plan.specs import connection_spec
+from pz.project.model import ConnectionDecl, Project
+
+__all__ = ["check_configuration"]
+
+
+def check_configuration(project: Project, graph: Graph, registry: Registry) -> tuple[Problem, ...]:
+    """All faults of connections, read options and write options: PZ0301, PZ0305, PZ0345."""
+    found: list[Problem] = []
+    usable: set[str] = set()
+    for connection in project.connections.values():
+        problems = tuple(_connection(project, connection, registry))
+        found.extend(problems)
+        if not any(problem.code is Code.PZ0305 for problem in problems):
+            usable.add(connection.name)
+    for node in graph.nodes:
+        if isinstance(node, SourceNode | SinkNode) and node.connection in usable:
+            found.extend(_entity(project, node, registry))
+    return tuple(found)
+
+
+def _connection(project: Project, connection: ConnectionDecl, registry: Registry) -> Iterable[Problem]:
+    file, line = (connection.location.file, connection.location.line) if connection.location else (None, None)
+    try:
+        connector = registry.get(connection.connector)
+    except ProjectError as refused:
+        yield from (problem.at(file, line) for problem in refused.problems)
+        return
+    subject = f"connection '{connection.name}'"
+    problems = check_options(connector, Side.CONNECTION, connection.options, subject=subject, file=file, line=line)
+    yield from problems
+    if not problems:
+        for fault in connector.validate(connection_spec(project, connection.name)):
+            yield Problem(Code.PZ0301, f"{subject}: {fault}", file, line)
+
+
+def _entity(project: Project, node: SourceNode | SinkNode, registry: Registry) -> Iterable[Problem]:
+    connector = registry.get(project.connections[node.connection].connector)
+    side, options, where = (
+        (Side.READ, node.read.options, node.read.location)
+        if isinstance(node, SourceNode)
+        else (Side.WRITE, node.write.options, node.write.location)
+    )
+    where = where or node.location
+    kind = "dataset" if side is Side.READ else "output"
+    return check_options(
+        connector,
+        side,
+        options,
+        subject=f"{kind} '{node.connection}.{node.entity}'",
+        file=where.file if where else None,
+        line=where.line if where else None,
+    )

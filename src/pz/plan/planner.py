@@ -1,0 +1,244 @@
+"""From a graph to a plan: for every node the way its rows move and why, for every sink edge what is guaranteed.
+
+Planning is offline: it opens connectors but never touches a network. Refusals are collected and raised together. A
+refusal that comes from a connector's own native path for a node outside the execution set is recorded in the plan and
+only raised for nodes that will run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pz.connectors.contract import Capability, Connector, OnDelete, ReadShape, WriteStrategy
+from pz.connectors.registry import Registry
+from pz.errors import Code, ConnectorError, Problem, Problems
+from pz.graph import delivery
+from pz.graph.delivery import Guarantee
+from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
+from pz.plan import read_shape
+from pz.plan.fusion import fuse
+from pz.plan.memory import budget
+from pz.plan.model import Plan, PlannedNode, Way
+from pz.plan.specs import connection_spec, dataset_spec, output_spec, read_hints
+from pz.project.model import DriftPolicy, Project, RetryPolicy, RetrySettings
+
+__all__ = ["plan_graph"]
+
+MAX_PARTITIONS = 16
+
+
+def plan_graph(project: Project, graph: Graph, registry: Registry, execution: frozenset[str] | None = None) -> Plan:
+    """Plan the whole graph; ``execution`` are the nodes that will run (None: all).
+
+    Raises:
+        ProjectError: with every refusal of the stage.
+    """
+    planner = _Planner(project, graph, registry)
+    for node in graph.nodes:
+        planner.add(node)
+    planner.problems.extend(
+        planned.refusal
+        for planned in planner.planned.values()
+        if planned.refusal is not None and (execution is None or planned.node_id in execution)
+    )
+    planner.problems.raise_errors()
+    nodes = tuple(planner.planned[node.id] for node in graph.nodes)
+    if project.on_source_drift is DriftPolicy.IGNORE and not project.engine.force_universal:
+        nodes = fuse(graph, nodes, execution)
+    return Plan(nodes, budget(project.engine), _notes(project))
+
+
+def _notes(project: Project) -> tuple[str, ...]:
+    if project.engine.duckdb.threads is None:
+        return ("engine.duckdb.threads is not set: DuckDB uses every core, and wide tables cost memory per thread",)
+    return ()
+
+
+@dataclass
+class _Planner:
+    project: Project
+    graph: Graph
+    registry: Registry
+
+    def __post_init__(self) -> None:
+        self.problems = Problems()
+        self.planned: dict[str, PlannedNode] = {}
+        self.shapes: dict[str, ReadShape] = {}
+
+    def add(self, node: Node) -> None:
+        if isinstance(node, SourceNode):
+            self.planned[node.id] = self._source(node)
+        elif isinstance(node, SinkNode):
+            self.planned[node.id] = self._sink(node)
+        elif isinstance(node, PipelineNode):
+            self.planned[node.id] = PlannedNode(
+                node.id, node.kind, node.name, Way.DUCK_SQL, f"materialized as {node.materialization}"
+            )
+        elif isinstance(node, CheckNode):
+            self.planned[node.id] = PlannedNode(node.id, node.kind, node.name, Way.DUCK_SQL, "check")
+
+    # --- sources
+
+    def _source(self, node: SourceNode) -> PlannedNode:
+        connector = self.registry.get(self.project.connections[node.connection].connector)
+        shape, scan, refusal = ReadShape.FULL, None, None
+        try:
+            source = connector.open_source(connection_spec(self.project, node.connection))
+            try:
+                shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
+                if Capability.NATIVE_SCAN in connector.capabilities:
+                    scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
+            finally:
+                source.close()
+        except ConnectorError as failure:
+            refusal = _refusal(node, failure)
+        self.shapes[node.id] = shape
+        self._check_read(node, connector, shape)
+        way, mechanism = self._read_way(node, connector, shape, scan.mechanism if scan else None)
+        cursor = f" cursor={node.read.sync.cursor}" if shape is ReadShape.INCREMENTAL else ""
+        return PlannedNode(
+            node.id,
+            node.kind,
+            node.name,
+            way,
+            f"read={shape}{cursor}; {mechanism}{_pushed(node, connector)}",
+            read_shape=shape,
+            retry=self._retry(node.connection, node.read.retry),
+            partitions=_partitions(node),
+            refusal=refusal,
+        )
+
+    def _read_way(
+        self, node: SourceNode, connector: Connector, shape: ReadShape, native: str | None
+    ) -> tuple[Way, str]:
+        native_only = Capability.NATIVE_SCAN in connector.capabilities and not getattr(connector, "reads_batches", True)
+        if self.project.engine.force_universal:
+            if native_only:
+                self._refuse(node, Code.PZ0312, "engine.force_universal needs the batch path, which it does not have")
+            return Way.ARROW_STREAM, "engine.force_universal"
+        if shape in (ReadShape.FEED, ReadShape.CDC):
+            if native_only:
+                self._refuse(node, Code.PZ0363, "its token needs the batch path, which it does not have")
+            return Way.ARROW_STREAM, "resumes from a token"
+        if native is not None:
+            return Way.NATIVE_SCAN, native
+        return Way.ARROW_STREAM, "the connector reads in batches"
+
+    def _check_read(self, node: SourceNode, connector: Connector, shape: ReadShape) -> None:
+        can, sync = connector.capabilities, node.read.sync
+        bounded = sync.max_window is not None or any(not bound.floor for bound in node.bounds)
+        if bounded and Capability.BOUNDED_WINDOW not in can:
+            self._refuse(node, Code.PZ0313, "cannot read up to an upper bound")
+        if shape is ReadShape.CDC and Capability.CHANGE_CAPTURE not in can:
+            self._refuse(node, Code.PZ0338, "has no change capture")
+        if shape is ReadShape.FEED and Capability.SYNC_STATE not in can:
+            self._refuse(node, Code.PZ0338, "reads a feed but has no sync state to resume it from")
+        if Capability.CHECKPOINTABLE_READS in can and Capability.STABLE_PARTITION_IDS not in can:
+            self._refuse(node, Code.PZ0319, "promises checkpoints without stable partition ids")
+        if shape in (ReadShape.FEED, ReadShape.CDC) and (_partitions(node) or 1) > 1:
+            self._refuse(node, Code.PZ0316, "resumes from one token, which cannot span partitions")
+        self._check_pacing(node, connector)
+
+    # --- sinks
+
+    def _sink(self, node: SinkNode) -> PlannedNode:
+        connector = self.registry.get(self.project.connections[node.connection].connector)
+        copy, refusal = None, None
+        self._check_write(node, connector)
+        try:
+            sink = connector.open_sink(connection_spec(self.project, node.connection))
+            try:
+                if Capability.NATIVE_COPY in connector.capabilities:
+                    copy = sink.native_copy(output_spec(node))
+            finally:
+                sink.close()
+        except ConnectorError as failure:
+            refusal = _refusal(node, failure)
+        if copy is not None and not self.project.engine.force_universal:
+            way, mechanism = Way.NATIVE_COPY, copy.mechanism
+        else:
+            way, mechanism = Way.ARROW_STREAM, "the connector takes batches"
+        return PlannedNode(
+            node.id,
+            node.kind,
+            node.name,
+            way,
+            f"write={node.write.strategy}; {mechanism}",
+            guarantees=self._guarantees(node),
+            retry=self._retry(node.connection, node.write.retry),
+            refusal=refusal,
+        )
+
+    def _check_write(self, node: SinkNode, connector: Connector) -> None:
+        can, write = connector.capabilities, node.write
+        needed = {
+            WriteStrategy.MERGE: Capability.MERGE_WRITES,
+            WriteStrategy.REPLACE: Capability.REPLACE_WRITES,
+        }.get(write.strategy)
+        if needed is not None and needed not in can:
+            self._refuse(node, Code.PZ0324, f"does not support write strategy '{write.strategy}'")
+        if write.on_delete in (OnDelete.DELETE, OnDelete.SOFT) and Capability.APPLY_DELETES not in can:
+            self._refuse(node, Code.PZ0339, f"cannot apply deletes (on_delete: {write.on_delete})")
+        if "partition_by" in write.options and not can & (
+            Capability.COLUMN_PARTITIONED_WRITES | Capability.PATH_TEMPLATING
+        ):
+            self._refuse(node, Code.PZ0314, "cannot write partitioned output")
+        self._check_pacing(node, connector)
+
+    def _guarantees(self, node: SinkNode) -> Mapping[str, Guarantee]:
+        """What holds for each dataset above the sink, by dataset name."""
+        found: dict[str, Guarantee] = {}
+        above = self.graph.ancestors([node.id])
+        for source in self.graph.sources():
+            if source.id in above:
+                shape = self.shapes[source.id]
+                refused = delivery.refusal(shape, source, node)
+                if refused is not None:
+                    self.problems.add(refused)
+                promised = delivery.guarantee(shape, node.write)
+                if promised is not None:
+                    found[source.key] = promised
+        return found
+
+    # --- both
+
+    def _check_pacing(self, node: SourceNode | SinkNode, connector: Connector) -> None:
+        limited = self.project.connections[node.connection].rate_limit is not None
+        if limited and Capability.GATED_OPERATIONS not in connector.capabilities:
+            self._refuse(node, Code.PZ0317, "does not pace its operations, so rate_limit cannot hold")
+
+    def _retry(self, connection: str, own: RetrySettings | None) -> RetryPolicy:
+        return RetryPolicy.cascade(own, self.project.connections[connection].retry)
+
+    def _refuse(self, node: SourceNode | SinkNode, code: Code, what: str) -> None:
+        where = node.location
+        connector = self.project.connections[node.connection].connector
+        self.problems.error(
+            code,
+            f"'{node.connection}.{node.entity}': connector '{connector}' {what}",
+            file=where.file if where else None,
+            line=where.line if where else None,
+        )
+
+
+def _refusal(node: SourceNode | SinkNode, failure: ConnectorError) -> Problem:
+    problem = Problem(failure.code or Code.PZ0353, f"'{node.connection}.{node.entity}': {failure.message}")
+    where = node.location
+    problem = problem.at(where.file if where else None, where.line if where else None)
+    return problem if failure.hint is None else replace(problem, hint=failure.hint)
+
+
+def _partitions(node: SourceNode) -> int | None:
+    """The declared number of partitions, clamped to 1..16; None where none is declared."""
+    declared = node.read.options.get("partitions")
+    return min(max(declared, 1), MAX_PARTITIONS) if isinstance(declared, int) else None
+
+
+def _pushed(node: SourceNode, connector: Connector) -> str:
+    parts = []
+    if node.pushdown.columns is not None and Capability.COLUMN_PRUNING in connector.capabilities:
+        parts.append(f"{len(node.pushdown.columns)} columns")
+    if node.pushdown.predicate is not None and Capability.PREDICATE_PUSHDOWN in connector.capabilities:
+        parts.append("filter")
+    return f" [pushed: {' + '.join(parts)}]" if parts else ""

@@ -1,0 +1,200 @@
+"""Whole runs over local files: what is written, what is recorded, what a failure leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pz.connectors.contract import CancelToken
+from pz.errors import Code, ProjectError
+from pz.runs.model import RunStatus
+from running import errors, events_of, project, rows, run, statuses
+
+PEOPLE = "id,name\n1,Ann\n2,Bo\n3,\n"
+COPY = "INSERT INTO {{ sink('lake', 'people', strategy: 'replace') }}\nSELECT * FROM {{ source('files', 'people') }}"
+
+
+def test_a_run_moves_a_file_through_sql_to_a_file(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY + " WHERE id > 1"})
+    result = run(demo)
+    assert (result.status, result.exit_code) == (RunStatus.SUCCESS, 0)
+    assert rows(tmp_path / "out/people/people.parquet") == [(2, "Bo"), (3, None)]
+
+
+def test_a_plain_chain_is_fused_and_says_so(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY + " WHERE id > 1"})
+    result = run(demo)
+    assert [(node.kind, node.fused, node.rows) for node in result.nodes] == [
+        ("SourceLoad", True, 3),
+        ("Pipeline", True, 2),
+        ("SinkWrite", True, 2),
+    ]
+    planned = demo.plan()
+    assert {str(node.way) for node in planned.nodes} == {"fused"}
+
+
+def test_a_check_makes_the_chain_staged_and_its_result_is_a_table(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": COPY,
+        "pipelines/configs/people.yml": "pipeline: people\nchecks:\n  - not_null: [id]\n",
+    }
+    result = run(project(tmp_path, files))
+    assert errors(result) == {}
+    assert result.table("people").to_pylist()[0] == {"id": 1, "name": "Ann"}
+    assert all(node.fused is None for node in result.nodes)
+
+
+def test_a_failed_check_fails_the_run_but_not_the_sink(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": COPY,
+        "pipelines/configs/people.yml": "pipeline: people\nchecks:\n  - not_null: [name]\n",
+    }
+    result = run(project(tmp_path, files))
+    assert result.exit_code == 1
+    assert statuses(result)["lake.people"] == "success"
+    (message,) = errors(result).values()
+    assert "PZ0510" in message
+    assert "1 violation" in message
+    assert "id=3" in message
+    assert "SELECT" in message
+
+
+def test_a_failing_pipeline_skips_what_is_below_and_nothing_else(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/base.sql": "SELECT * FROM {{ source('files', 'people') }}",
+        "pipelines/bad.sql": "INSERT INTO {{ sink('lake', 'bad') }} SELECT name::INT AS n FROM {{ ref('base') }}",
+        "pipelines/good.sql": "INSERT INTO {{ sink('lake', 'good') }} SELECT id FROM {{ ref('base') }}",
+    }
+    result = run(project(tmp_path, files))
+    assert result.status is RunStatus.COMPLETED_WITH_FAILURES
+    found = statuses(result)
+    assert (found["bad"], found["lake.bad"], found["good"], found["lake.good"]) == (
+        "failed",
+        "skipped",
+        "success",
+        "success",
+    )
+    assert not (tmp_path / "out/bad").exists() or not list((tmp_path / "out/bad").iterdir())
+    assert "Ann" not in errors(result)["bad"], "a row value reached the error"
+
+
+def test_append_adds_a_file_per_run_and_replace_keeps_one(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/base.sql": "SELECT * FROM {{ source('files', 'people') }}",
+        "pipelines/a.sql": "INSERT INTO {{ sink('lake', 'a', strategy: 'append') }} SELECT id FROM {{ ref('base') }}",
+        "pipelines/r.sql": "INSERT INTO {{ sink('lake', 'r', strategy: 'replace') }} SELECT id FROM {{ ref('base') }}",
+    }
+    demo = project(tmp_path, files)
+    first = run(demo)
+    run(demo)
+    run(demo)
+    names = sorted(path.name for path in (tmp_path / "out/a").iterdir())
+    assert len(names) == 3
+    assert any(first.run_id in name for name in names)
+    assert rows(tmp_path / "out/a/*.parquet") == sorted([(1,), (2,), (3,)] * 3)
+    assert [path.name for path in (tmp_path / "out/r").iterdir()] == ["r.parquet"]
+
+
+def test_an_empty_source_replaces_the_target_by_an_empty_file_with_its_columns(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY})
+    run(demo)
+    (tmp_path / "data/people.csv").write_text("id,name\n")
+    result = run(demo)
+    assert errors(result) == {}
+    assert rows(tmp_path / "out/people/people.parquet") == []
+
+
+def test_run_json_says_what_the_run_is_to_do_and_results_end_with_the_terminal_status(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY})
+    result = run(demo)
+    record = json.loads((result.run_dir / "run.json").read_text())
+    assert record["runId"] == record["origin"] == result.run_id
+    assert [node["kind"] for node in record["nodes"]] == ["SourceLoad", "Pipeline", "SinkWrite"]
+    assert record["nodes"][0]["location"]
+    written = json.loads((result.run_dir / "run_results.json").read_text())
+    assert (written["version"], written["status"]) == (1, "success")
+    assert written["finishedAt"]
+    assert run(demo).results.nodes[0].id == result.nodes[0].id
+
+
+def test_events_open_with_run_started_and_tell_every_node_once(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/base.sql": "SELECT * FROM {{ source('files', 'people') }}",
+        "pipelines/out.sql": "INSERT INTO {{ sink('lake', 'o') }} SELECT id FROM {{ ref('base') }}",
+    }
+    result, events = events_of(project(tmp_path, files))
+    names = [event["event"] for event in events]
+    assert names[0] == "run_started"
+    assert names[-2:] == ["run_completed", "retention_swept"]
+    assert names.count("node_started") == names.count("node_completed") == len(result.nodes) == 4
+    assert all(event["runId"] == result.run_id and event["version"] == 1 for event in events)
+
+
+def test_a_cancelled_run_is_fatal_and_writes_nothing(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY})
+    cancel = CancelToken()
+    result = run(demo, cancel=cancel, on_event=lambda event: cancel.cancel())
+    assert (result.status, result.exit_code) == (RunStatus.FATAL, 3)
+    assert set(statuses(result).values()) == {"skipped"}
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bare_run_of_two_flows_asks_which_one(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "data/pets.csv": "id\n1\n",
+        "pipelines/people.sql": COPY,
+        "pipelines/pets.sql": "INSERT INTO {{ sink('lake', 'pets') }} SELECT * FROM {{ source('files', 'pets') }}",
+    }
+    demo = project(tmp_path, files)
+    with pytest.raises(ProjectError) as refused:
+        demo.run()
+    assert refused.value.code is Code.PZ0215
+    assert set(statuses(run(demo, "pets"))) == {"src_files__pets", "pets", "lake.pets"}
+    assert not (tmp_path / "out/people").exists()
+
+
+def test_a_refused_project_leaves_no_run_behind(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"pipelines/people.sql": "SELECT * FROM {{ ref('nowhere') }}"})
+    with pytest.raises(ProjectError):
+        run(demo)
+    assert not (tmp_path / ".pz/runs").exists()
+
+
+def test_old_staging_is_swept_and_results_stay(tmp_path: Path) -> None:
+    files = {
+        "project.yml": "name: demo\nversion: 1.0.0\nretention:\n  keep_last: 1\n",
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": COPY,
+    }
+    demo = project(tmp_path, files)
+    first, second = run(demo), run(demo)
+    assert not (first.run_dir / "staging.duckdb").exists()
+    assert (first.run_dir / "run_results.json").exists()
+    assert (second.run_dir / "staging.duckdb").exists()
+
+
+def test_a_view_is_computed_when_it_is_read(tmp_path: Path) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/v.sql": "SELECT id * 10 AS ten FROM {{ source('files', 'people') }}",
+        "pipelines/configs/v.yml": "pipeline: v\nmaterialization: view\n",
+        "pipelines/out.sql": "INSERT INTO {{ sink('lake', 'o') }} SELECT ten FROM {{ ref('v') }}",
+    }
+    result = run(project(tmp_path, files))
+    assert errors(result) == {}
+    assert next(node.rows for node in result.nodes if node.name == "v") == 0
+    assert rows(tmp_path / "out/o/*.parquet") == [(10,), (20,), (30,)]
+
+
+def test_show_previews_a_pipeline_without_touching_its_sink(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY})
+    assert demo.show("people", limit=2).num_rows == 2
+    assert not (tmp_path / "out").exists()
