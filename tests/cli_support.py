@@ -27,6 +27,8 @@ from pz.events import (
     RunCompleted,
     RunStarted,
 )
+from pz.graph.compiler import Compiled, compile_project
+from pz.project.loader import load
 from pz.runs.history import RunEntry, list_runs
 from pz.runs.retention import CleanReport, clean
 from pz.state import verbs
@@ -123,9 +125,12 @@ class FakeProject:
 
 @dataclass(frozen=True)
 class Handle:
-    """An open project of which only what lies in ``.pz`` is used."""
+    """An open project that is compiled, and of which what lies in ``.pz`` is used; it runs nothing."""
 
     root: Path
+
+    def compile(self) -> Compiled:
+        return compile_project(load(self.root, environ={}).project, {})
 
     def runs(self, limit: int | None = None) -> tuple[RunEntry, ...]:
         return list_runs(self.root / ".pz", limit)

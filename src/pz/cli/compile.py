@@ -54,7 +54,7 @@ def write_target(target: Path, graph: Graph, select: str | None) -> list[str]:
 
     Without a selection, SQL of pipelines that are gone is removed.
     """
-    from pz.graph.manifest import (  # type: ignore[import-not-found,unused-ignore]
+    from pz.graph.manifest import (
         compiled_sql,
         manifest,
     )

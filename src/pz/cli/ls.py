@@ -48,7 +48,7 @@ def ls(cli: Invocation, select: Select = None, as_json: AsJson = False) -> int:
 
 def selected(graph: Graph, select: str | None) -> tuple[Node, ...]:
     """The nodes that a selector names, no more; all without one. Raises PZ0210."""
-    from pz.graph.selection import select as choose  # type: ignore[import-not-found,unused-ignore]
+    from pz.graph.selection import select as choose
 
     return graph.nodes if select is None else graph.in_order(choose(graph, select=select))
 
