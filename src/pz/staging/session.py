@@ -87,7 +87,7 @@ class StagingSession:
                 root.execute(f"ATTACH {literal(str(path))} AS {CATALOG} (TYPE duckdb)")
             except BaseException:
                 root.close()
-                aside.unlink(missing_ok=True)  # durable: ok - a file that never got its name
+                _discard(aside)
                 raise
         return cls(root, run_dir, temp, read_only=False)
 
@@ -277,8 +277,7 @@ def _connect(memory_limit_bytes: int | None, threads: int | None, temp_directory
 
 def _give_birth(root: DuckDBPyConnection, aside: Path, run_id: str) -> None:
     """Make the file under another name, whole: schemas, tables, checkpoint, closed."""
-    for leftover in (aside, aside.with_name(aside.name + ".wal")):
-        leftover.unlink(missing_ok=True)  # durable: ok - what a crash left without a name
+    _discard(aside)
     root.execute(f"ATTACH {literal(str(aside))} AS {CATALOG} (TYPE duckdb)")
     root.execute(f"USE {CATALOG}")
     with step(Step.CREATE_META):
@@ -286,6 +285,11 @@ def _give_birth(root: DuckDBPyConnection, aside: Path, run_id: str) -> None:
         root.execute(f"CHECKPOINT {CATALOG}")
         root.execute("USE memory")
         root.execute(f"DETACH {CATALOG}")
+
+
+def _discard(aside: Path) -> None:
+    for leftover in (aside, aside.with_name(aside.name + ".wal")):
+        leftover.unlink(missing_ok=True)  # durable: ok - a file that never got its name
 
 
 def _setup_failure(statement: str, failure: Exception) -> str:
