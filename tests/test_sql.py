@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import duckdb
 import pytest
 
@@ -85,3 +88,13 @@ def test_run_constants_are_replaced_and_other_text_is_left_alone() -> None:
     assert bind(sql, {}, "20240101T000000000Z-abcd", "2024-01-01T00:00:00") == (
         "select '20240101T000000000Z-abcd' as r, '2024-01-01T00:00:00'::timestamp as s -- note"
     )
+
+
+def test_parsing_pulls_in_no_data_frame_library() -> None:
+    program = (
+        "import sys\nfrom pz.graph.sqltree import Parser\n"
+        "with Parser() as parser: parser.print(parser.parse(\"select 'it''s' -- é\"))\n"
+        "print(sorted({'pandas', 'numpy', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

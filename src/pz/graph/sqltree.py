@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from pz.sqltext import literal
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -85,7 +87,7 @@ class Parser:
 
     def parse(self, sql: str) -> SqlNode:
         """Return the statement node of exactly one SELECT. Raises `SqlFault` otherwise."""
-        answer = json.loads(self._one("SELECT json_serialize_sql($1::VARCHAR)", sql))
+        answer = json.loads(self._one(f"SELECT json_serialize_sql({literal(sql)}::VARCHAR)"))
         if answer["error"]:
             if answer["error_type"] == "not implemented":
                 raise SqlFault(_NOT_SELECT)
@@ -104,7 +106,7 @@ class Parser:
 
         document = json.dumps({"error": False, "statements": [statement]})
         try:
-            return self._one("SELECT json_deserialize_sql($1::JSON)", document)
+            return self._one(f"SELECT json_deserialize_sql({literal(document)}::JSON)")
         except duckdb.Error as failure:
             raise SqlFault(f"DuckDB cannot print this SQL again: {str(failure).splitlines()[0]}") from failure
 
@@ -119,8 +121,9 @@ class Parser:
         node: SqlNode = self.parse(f"SELECT {sql}")["node"]["select_list"][0]
         return node
 
-    def _one(self, query: str, value: str) -> str:
-        row = self._connection.execute(query, [value]).fetchone()
+    def _one(self, query: str) -> str:
+        # Text in the query, not as a parameter: binding one makes DuckDB import pandas, a second of start-up.
+        row = self._connection.execute(query).fetchone()
         assert row is not None
         return str(row[0])
 
