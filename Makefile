@@ -18,7 +18,7 @@ $(READY): pyproject.toml requirements-dev.txt
 	@PYTHON="$(PYTHON)" scripts/make_venv.sh .venv requirements-dev.txt
 
 system:  ## install the Debian packages that some suites need, where that is allowed
-	@scripts/system_packages.sh strace
+	@scripts/system_packages.sh strace postgresql
 
 demo: $(READY)  ## scaffold the sample project in scratch/demo, run it, show the results
 	@scripts/demo.sh scratch/demo
@@ -56,8 +56,9 @@ crash-sweep: $(READY)  ## die at every durable step and retry
 soak: $(READY)  ## random faults for as long as SOAK_SECONDS says
 	$(PYTEST) -m soak
 
-postgres:  ## install a PostgreSQL server for its suites, where that is allowed
+postgres: $(READY)  ## run a throw-away PostgreSQL server in the foreground (PORT=5433 to choose the port)
 	@scripts/system_packages.sh postgresql
+	$(BIN)/python tests/postgres_server.py
 
 lock: $(READY)  ## pin what is installed in .venv
 	$(BIN)/pip freeze --exclude-editable --all > .lock.txt

@@ -155,6 +155,15 @@ class Code(StrEnum):
     PZ0723 = "PZ0723"
     PZ0780 = "PZ0780"
     PZ0781 = "PZ0781"
+    PZ0740 = "PZ0740"
+    PZ0741 = "PZ0741"
+    PZ0742 = "PZ0742"
+    PZ0743 = "PZ0743"
+    PZ0744 = "PZ0744"
+    PZ0745 = "PZ0745"
+    PZ0746 = "PZ0746"
+    PZ0747 = "PZ0747"
+    PZ0748 = "PZ0748"
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,6 +732,51 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0781: CodeInfo(
         "run", "A file is not a DuckDB database that this version can open.", "Correct the `path` of the connection."
+    ),
+    Code.PZ0740: CodeInfo(
+        "probe, run",
+        "A column of a PostgreSQL table has a type, or a value, that cannot be held exactly.",
+        "Declare the column as varchar (or another type that holds it) under `columns:`, or cast it in `query:`.",
+    ),
+    Code.PZ0741: CodeInfo(
+        "probe, run",
+        "A PostgreSQL table cannot be written as asked: it is missing something, or a column does not fit.",
+        "Correct what the message names, in the table or in the pipeline.",
+    ),
+    Code.PZ0742: CodeInfo(
+        "probe, run",
+        "The target of a merge has no unique index on exactly the merge keys.",
+        "Create the unique index; a partial, deferrable or expression index does not count.",
+    ),
+    Code.PZ0743: CodeInfo(
+        "probe, run",
+        "A prerequisite of change capture is not met on the PostgreSQL server.",
+        "Run the statements that the message names.",
+    ),
+    Code.PZ0744: CodeInfo(
+        "run",
+        "Changes were lost: the replication slot is gone, was invalidated, or has moved past the stored position.",
+        "Run `pz cdc drop` for the dataset, then run with `--full-refresh`.",
+    ),
+    Code.PZ0745: CodeInfo(
+        "run",
+        "An update did not carry all columns, and what it left out could not be found.",
+        "Set REPLICA IDENTITY FULL on the table, then run once with `--full-refresh`.",
+    ),
+    Code.PZ0746: CodeInfo(
+        "run",
+        "A captured table was truncated; a merge cannot follow that.",
+        "Empty the destination by hand, then run with `--full-refresh`.",
+    ),
+    Code.PZ0747: CodeInfo(
+        "probe, run",
+        "A PostgreSQL table or view to be read does not exist, or is not visible.",
+        "Check schema and name (names are exact), and the privileges of the role.",
+    ),
+    Code.PZ0748: CodeInfo(
+        "run",
+        "A captured table changed its columns inside the window in a way that cannot be followed.",
+        "Run with `--full-refresh` after the change.",
     ),
 }
 

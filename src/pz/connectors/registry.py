@@ -25,6 +25,7 @@ _BUILT_IN_PACKAGE_PREFIX = "pz.connector."
 BUILT_IN: Mapping[str, str] = {
     "localfiles": "pz.connectors.files.localfiles:LocalFiles",
     "duckdb": "pz.connectors.duckdb.connector:DuckDb",
+    "postgres": "pz.connectors.postgres.connector:Postgres",
 }
 """The connectors that come with this package; also found where its metadata is missing (a source tree)."""
 

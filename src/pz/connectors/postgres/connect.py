@@ -1,0 +1,158 @@
+"""Connections to the server, all with the same session: UTC, ISO formats, exact floats, no waiting for ever.
+
+Two drivers are used. psycopg carries everything that needs control (catalogue, transactions, COPY into a table,
+replication); ADBC carries rows out of a table as Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.postgres.faults import translated
+
+if TYPE_CHECKING:
+    import psycopg
+    from adbc_driver_postgresql.dbapi import Connection as AdbcConnection
+
+    from pz.connectors.contract import ConnectionSpec
+
+__all__ = ["PINNED", "Server"]
+
+PINNED: Mapping[str, str] = {
+    "client_encoding": "UTF8",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "xmloption": "content",
+    "standard_conforming_strings": "on",
+    "default_transaction_read_only": "off",
+    "idle_in_transaction_session_timeout": "0",
+    "statement_timeout": "0",
+}
+"""Set on every session, whatever the server, the database or the role has as default: text forms must not vary."""
+
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+CONNECTION_SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["host", "database"],
+    "properties": {
+        "host": {"type": "string", "minLength": 1, "description": "Host name, address, or the socket's directory."},
+        "port": {"type": "integer", "minimum": 1, "maximum": 65535, "description": "Port (default 5432)."},
+        "database": {"type": "string", "minLength": 1, "description": "Name of the database."},
+        "user": {"type": "string", "description": "Role to log in as."},
+        "password": {"type": "string", "description": "Password of the role."},
+        "ssl_mode": {"enum": list(_SSL_MODES), "description": "As libpq's sslmode (default prefer)."},
+        "connect_timeout_seconds": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 3600,
+            "description": "Longest wait for a connection (default 15).",
+        },
+        "command_timeout_seconds": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 86400,
+            "description": "Longest wait for a lock, and for one look at the catalogue (default 30, 0 for no limit).",
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where to connect, as whom, and how long to wait. Never printed: it holds the password."""
+
+    host: str
+    port: int
+    database: str
+    user: str | None
+    password: str | None
+    ssl_mode: str | None
+    connect_timeout: int
+    command_timeout: int
+
+    @classmethod
+    def of(cls, connection: ConnectionSpec) -> Server:
+        """From the options of a connection."""
+        options = connection.options
+        return cls(
+            host=str(options["host"]),
+            port=int(options.get("port", 5432)),
+            database=str(options["database"]),
+            user=options.get("user"),
+            password=options.get("password"),
+            ssl_mode=options.get("ssl_mode"),
+            connect_timeout=int(options.get("connect_timeout_seconds", 15)),
+            command_timeout=int(options.get("command_timeout_seconds", 30)),
+        )
+
+    def __repr__(self) -> str:
+        return f"Server({self.host}:{self.port}/{self.database})"
+
+    def parameters(self) -> dict[str, str | int]:
+        """libpq's parameters; keepalives find a peer that vanished without a word."""
+        given: dict[str, str | int | None] = {
+            "host": self.host,
+            "port": self.port,
+            "dbname": self.database,
+            "user": self.user,
+            "password": self.password,
+            "sslmode": self.ssl_mode,
+            "connect_timeout": self.connect_timeout,
+            "application_name": "pz",
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def control(self, *, patient: bool = False) -> psycopg.Connection[Any]:
+        """A psycopg connection, not in autocommit. ``patient``: statements may take any time, only locks are limited."""
+        import psycopg
+
+        with translated(self.place):
+            connection = psycopg.connect("", **self.parameters(), prepare_threshold=None)  # type: ignore[arg-type]
+            try:
+                connection.execute(self._pin(statement_limit=not patient))
+                connection.commit()  # durable: ok - settings of the session
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def stream(self) -> AdbcConnection:
+        """An ADBC connection in its own transaction."""
+        from adbc_driver_postgresql import dbapi
+        from psycopg.conninfo import make_conninfo
+
+        with translated(self.place):
+            parameters: dict[str, Any] = self.parameters()
+            connection = dbapi.connect(make_conninfo("", **parameters), autocommit=True)
+            try:
+                with connection.cursor() as cursor:
+                    cursor.executescript(self._pin(statement_limit=False))
+                connection.adbc_connection.set_autocommit(False)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    @property
+    def place(self) -> str:
+        """What messages call the server."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def _pin(self, *, statement_limit: bool) -> str:
+        limit = f"{self.command_timeout}s" if self.command_timeout else "0"
+        settings = {**PINNED, "lock_timeout": limit}
+        if statement_limit:
+            settings["statement_timeout"] = limit
+        return "; ".join(f"SET {name} TO '{value}'" for name, value in settings.items())

@@ -1,0 +1,123 @@
+"""The ledger of slices at the destination: ``_pz_slices`` in the schema of the target.
+
+A slice's row is inserted before its data, in the same transaction. Its primary key makes a late commit of an earlier
+attempt and its retry exclude each other: whoever comes second waits for the first, and then finds the row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.postgres.catalog import Name
+from pz.durable import Step, step
+from pz.errors import PermanentError
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pz.connectors.contract import Slice, WriteAttempt
+
+__all__ = ["MARKS", "count_rows", "ensure_ledger", "has_landed", "lock_output", "output_is_free", "place"]
+
+MARKS = "_pz_slices"
+
+LEDGER = """
+CREATE TABLE IF NOT EXISTS {ledger} (
+    project text NOT NULL,
+    output text NOT NULL,
+    slice text NOT NULL,
+    run text NOT NULL,
+    ordinal integer NOT NULL,
+    rows bigint,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (project, output, slice)
+)
+"""
+
+# A slice may be found by itself or by the attempt that wrote it.
+LANDED = """
+SELECT rows FROM {ledger}
+WHERE project = %(project)s AND output = %(output)s
+  AND (slice = %(slice)s OR (run = %(run)s AND ordinal = %(ordinal)s))
+"""
+
+PLACE = """
+INSERT INTO {ledger} (project, output, slice, run, ordinal) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (project, output, slice) DO NOTHING
+"""
+
+COUNT = "UPDATE {ledger} SET rows = %s WHERE project = %s AND output = %s AND slice = %s"
+
+
+def _ledger(target: Name) -> str:
+    return f"{quote(target.schema)}.{quote(MARKS)}"
+
+
+def ensure_ledger(connection: psycopg.Connection[Any], target: Name) -> None:
+    """Create the ledger if it is missing, in a transaction of its own. Two that create it at once take turns."""
+    import psycopg
+
+    if _exists(connection, target):
+        connection.rollback()
+        return
+    try:
+        with step(Step.SINK_PREPARE):
+            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('pz:_pz_slices', 0))")
+            connection.execute(LEDGER.format(ledger=_ledger(target)))
+            connection.commit()
+    except psycopg.errors.InsufficientPrivilege as failure:
+        raise PermanentError(
+            f"may not create {MARKS} in schema {quote(target.schema)}, the ledger that keeps an append from landing twice",
+            hint="grant CREATE on the schema once, or write with `ledger: false` (see docs/postgres.md)",
+        ) from failure
+
+
+def _exists(connection: psycopg.Connection[Any], target: Name) -> bool:
+    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [_ledger(target)]).fetchone()
+    return bool(row and row[0])
+
+
+def lock_output(connection: psycopg.Connection[Any], target: Name) -> None:
+    """Hold the output until the transaction ends: writers take turns, and `output_is_free` can tell."""
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"pz:output:{target}"])
+
+
+def output_is_free(connection: psycopg.Connection[Any], target: Name) -> bool:
+    """Whether no write of ours is under way on the server, also none whose client has gone."""
+    row = connection.execute(
+        "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [f"pz:output:{target}"]
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def place(connection: psycopg.Connection[Any], target: Name, slice_: Slice, attempt: WriteAttempt) -> int | None:
+    """Insert the slice's row; the row count of the one that has landed already, None when this is the first."""
+    identity = [slice_.project, str(target), slice_.mark, attempt.run, attempt.ordinal]
+    placed = connection.execute(PLACE.format(ledger=_ledger(target)), identity).rowcount
+    if placed:
+        return None
+    landed = has_landed(connection, target, slice_, attempt.run, attempt.ordinal)
+    return landed if landed is not None else 0
+
+
+def has_landed(connection: psycopg.Connection[Any], target: Name, slice_: Slice, run: str, ordinal: int) -> int | None:
+    """Rows of the slice, or of the attempt, if its row is there; None if not."""
+    if not _exists(connection, target):
+        return None
+    row = connection.execute(
+        LANDED.format(ledger=_ledger(target)),
+        {
+            "project": slice_.project,
+            "output": str(target),
+            "slice": slice_.mark,
+            "run": run,
+            "ordinal": ordinal,
+        },
+    ).fetchone()
+    return None if row is None else int(row[0] or 0)
+
+
+def count_rows(connection: psycopg.Connection[Any], target: Name, slice_: Slice, rows: int) -> None:
+    """Complete the slice's row once the count is known; still the same transaction."""
+    connection.execute(COUNT.format(ledger=_ledger(target)), [rows, slice_.project, str(target), slice_.mark])

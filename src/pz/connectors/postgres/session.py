@@ -1,0 +1,323 @@
+"""One write: one connection, one transaction.
+
+    Prepared   target locked for other writers of ours, slice marked, target created or fitted     begin_write
+    Copying    rows flow by COPY into the target, a temporary table or a twin of the target         write_batch
+    Applied    the strategy's statements, partial updates, deletes, the mark's row count            commit
+    Committed  or, when the answer is lost, settled by asking the server about the transaction
+
+Abort is ROLLBACK: nothing is left, also not after the connection was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import OutputSpec, SchemaPolicy, WriteResult, WriteStrategy
+from pz.connectors.postgres import marks, strategy, swap
+from pz.connectors.postgres.catalog import Name
+from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.encode import Encoder, WriteColumn
+from pz.connectors.postgres.faults import lost_connection, translate, translated
+from pz.connectors.postgres.target import prepare_target
+from pz.durable import Step, step
+from pz.errors import OutcomeUnknown, TransientError
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+    import pyarrow as pa
+
+__all__ = ["PostgresSession", "Transaction"]
+
+# The transaction by its number, on which server and which timeline: enough to ask later what became of it.
+TRANSACTION = """
+SELECT pg_current_xact_id()::text::int8, (SELECT system_identifier FROM pg_control_system()),
+       (SELECT timeline_id FROM pg_control_checkpoint())
+"""
+
+FATE = """
+SELECT pg_xact_status(%s::text::xid8), (SELECT system_identifier FROM pg_control_system()),
+       (SELECT timeline_id FROM pg_control_checkpoint())
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What identifies a transaction beyond its connection."""
+
+    xid: int
+    system: int
+    timeline: int
+
+
+class PostgresSession:
+    """See the module. Deletes and partial updates are collected in temporary tables and applied at commit."""
+
+    def __init__(self, server: Server, output: OutputSpec, columns: Sequence[WriteColumn]) -> None:
+        self._server = server
+        self._output = output
+        self._name = Name.of(output.entity)
+        self._finished: str | None = None
+        self._closed = False
+        self._rows = 0
+        self._batches = 0
+        self._copy: _Copy | None = None
+        self._landed: int | None = None
+        self._deletes = False
+        self._partials: dict[tuple[str, ...], str] = {}
+        self._connection = server.control(patient=True)
+        try:
+            with self._faults():
+                self._begin(columns)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    # --- Prepared
+
+    def _begin(self, columns: Sequence[WriteColumn]) -> None:
+        output, connection = self._output, self._connection
+        slice_, attempt = output.slice, output.attempt
+        marked = slice_ is not None and attempt is not None and output.options.get("ledger", True)
+        if marked:
+            marks.ensure_ledger(connection, self._name)
+        marks.lock_output(connection, self._name)
+        if marked:
+            assert slice_ is not None
+            assert attempt is not None
+            self._landed = marks.place(connection, self._name, slice_, attempt)
+        self._marked = marked
+        if self._landed is not None:
+            return
+        self._target = prepare_target(connection, output, columns)
+        self._encoder = Encoder(self._target.columns)
+        self._into = self._destination()
+        self._copy = _Copy(connection, self._into, [column.name for column in self._target.columns])
+
+    def _destination(self) -> str:
+        """Where COPY puts the rows."""
+        target, output = self._target, self._output
+        evolving = output.schema_policy is SchemaPolicy.EVOLVE
+        self._twin: Name | None = None
+        self._staged = False
+        if target.created and output.strategy is not WriteStrategy.MERGE:
+            return target.name.quoted
+        if output.strategy is WriteStrategy.APPEND and not evolving:
+            return target.name.quoted
+        if output.strategy is WriteStrategy.REPLACE and output.options.get("replace_method") == "swap":
+            swap.refuse_if_attached(self._connection, target.table)
+            self._twin = swap.create_twin(self._connection, target.table, output.node[:8])
+            return self._twin.quoted
+        self._staged = True
+        names = [column.name for column in target.columns]
+        return strategy.create_temp(self._connection, strategy.STAGE, target, names, texts=evolving)
+
+    # --- Copying
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """See `WriteSession`."""
+        self._enter("write_batch")
+        if batch.num_rows == 0:
+            return
+        self._batches += 1
+        self._rows += batch.num_rows
+        if self._landed is not None:
+            return
+        assert self._copy is not None
+        with self._faults():
+            self._copy.write(self._encoder.encode(batch))
+
+    def apply_deletes(self, keys: pa.RecordBatch) -> None:
+        """See `DeleteApplyingSession`."""
+        self._enter("apply_deletes")
+        with self._faults():
+            self._end_copy()
+            if not self._deletes:
+                strategy.create_temp(self._connection, strategy.KEYS, self._target, self._output.keys)
+                self._deletes = True
+            self._send(keys, f"pg_temp.{quote(strategy.KEYS)}", self._output.keys)
+
+    def apply_partial(self, batch: pa.RecordBatch, unchanged: Sequence[str]) -> None:
+        """See `PartialUpdateSession`. Rows are grouped by the columns that they leave alone."""
+        self._enter("apply_partial")
+        carried = tuple(
+            column.name
+            for column in self._target.columns
+            if column.name in batch.schema.names and column.name not in set(unchanged)
+        )
+        with self._faults():
+            self._end_copy()
+            if carried not in self._partials:
+                name = f"{strategy.PARTIAL}_{len(self._partials)}"
+                self._partials[carried] = strategy.create_temp(self._connection, name, self._target, carried)
+            self._send(batch, self._partials[carried], carried)
+
+    def _send(self, batch: pa.RecordBatch, into: str, names: Sequence[str]) -> None:
+        kinds = {column.name: column for column in self._target.columns}
+        encoder = Encoder([kinds[name] for name in names])
+        copy = _Copy(self._connection, into, names)
+        try:
+            copy.write(encoder.encode(batch))
+            copy.end()
+        finally:
+            encoder.close()
+
+    def _end_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.end()
+            self._copy = None
+
+    # --- Applied, Committed
+
+    def commit(self) -> WriteResult:
+        """See `WriteSession`.
+
+        Raises:
+            OutcomeUnknown: the answer was lost, and the server could not say what became of the transaction.
+        """
+        self._enter("commit")
+        self._finished = "commit"
+        if self._landed is not None:
+            with self._faults():
+                self._connection.rollback()
+            return WriteResult(self._landed, 0)
+        with self._faults():
+            self._end_copy()
+            self._apply()
+            transaction = self._identify()
+        self._commit(transaction)
+        return WriteResult(self._rows, self._batches)
+
+    def _apply(self) -> None:
+        connection, output, target = self._connection, self._output, self._target
+        if self._staged and output.schema_policy is SchemaPolicy.EVOLVE:
+            strategy.widen_texts(connection, target, self._into)
+        if self._twin is not None:
+            swap.take_place(connection, target.table, self._twin)
+        elif output.strategy is WriteStrategy.MERGE:
+            strategy.merge(connection, output, target, self._into)
+        elif self._staged and output.strategy is WriteStrategy.APPEND:
+            strategy.insert(connection, target, self._into)
+        elif self._staged:
+            emptying = "DELETE FROM" if output.options.get("replace_method") == "delete" else "TRUNCATE TABLE"
+            strategy.fill(connection, target, self._into, emptying)
+        for carried, stage in self._partials.items():
+            strategy.apply_partial(connection, output, target, stage, carried)
+        if self._deletes:
+            strategy.apply_deletes(connection, output, target, f"pg_temp.{quote(strategy.KEYS)}")
+        if self._marked and output.slice is not None:
+            marks.count_rows(connection, self._name, output.slice, self._rows)
+
+    def _identify(self) -> Transaction:
+        row = self._connection.execute(TRANSACTION).fetchone()
+        assert row is not None
+        return Transaction(*row)
+
+    def _commit(self, transaction: Transaction) -> None:
+        import psycopg
+
+        try:
+            with step(Step.SINK_COMMIT):
+                self._connection.commit()
+        except psycopg.Error as failure:
+            if not lost_connection(failure):
+                raise translate(failure, self._subject) from failure
+            self._settle(transaction, failure)
+
+    def _settle(self, transaction: Transaction, failure: Exception) -> None:
+        """Ask the server what became of the transaction whose answer was lost. Returns when it committed."""
+        fate = _fate(self._server, transaction)
+        if fate == "committed":
+            return
+        if fate == "aborted":
+            raise TransientError(f"{self._subject}: the connection broke before the commit") from failure
+        raise OutcomeUnknown(f"{self._subject}: the answer to COMMIT was lost") from failure
+
+    # --- the end
+
+    def abort(self) -> None:
+        """See `WriteSession`: a rollback, or nothing where the connection is gone already."""
+        import psycopg
+
+        self._enter("abort")
+        self._finished = "abort"
+        try:
+            if self._copy is not None:
+                self._copy.cancel()
+                self._copy = None
+            self._connection.rollback()
+        except psycopg.Error:
+            self._connection.close()  # the server rolls back what a lost connection leaves
+
+    def close(self) -> None:
+        """See `WriteSession`."""
+        if self._closed:
+            return
+        if self._finished is None:
+            self.abort()
+        self._closed = True
+        if self._landed is None:
+            self._encoder.close()
+        self._connection.close()
+
+    def _enter(self, verb: str) -> None:
+        if self._closed or self._finished is not None:
+            raise RuntimeError(f"{verb} after {self._finished or 'close'}: a defect of the caller")
+
+    @property
+    def _subject(self) -> str:
+        return f"target {self._name}"
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        with translated(self._subject):
+            yield
+
+
+class _Copy:
+    """An open ``COPY ... FROM STDIN``; nothing else may run on the connection until it ends."""
+
+    def __init__(self, connection: psycopg.Connection[Any], into: str, names: Sequence[str]) -> None:
+        listed = ", ".join(quote(name) for name in names)
+        self._cursor = connection.cursor()
+        self._context = self._cursor.copy(f"COPY {into} ({listed}) FROM STDIN (FORMAT csv)")
+        self._copy = self._context.__enter__()
+
+    def write(self, data: memoryview) -> None:
+        self._copy.write(data)
+
+    def end(self) -> None:
+        self._context.__exit__(None, None, None)
+
+    def cancel(self) -> None:
+        """End the COPY with an error, so that the transaction cannot commit any more."""
+        stop = _Cancelled()
+        try:
+            self._context.__exit__(_Cancelled, stop, None)
+        except _Cancelled:
+            return
+
+
+class _Cancelled(Exception):
+    pass
+
+
+def _fate(server: Server, transaction: Transaction) -> str | None:
+    """``committed``, ``aborted`` or something else; None when the server cannot be asked or is another one."""
+    import psycopg
+
+    from pz.errors import ConnectorError
+
+    try:
+        with server.control() as connection:
+            row = connection.execute(FATE, [transaction.xid]).fetchone()
+    except (psycopg.Error, ConnectorError):
+        return None
+    if row is None or (row[1], row[2]) != (transaction.system, transaction.timeline):
+        return None
+    return str(row[0]) if row[0] is not None else None

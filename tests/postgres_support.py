@@ -1,0 +1,106 @@
+"""Short hands for tests that write to and read from a PostgreSQL database through the connector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from postgres_server import Database
+from pz.connectors.contract import (
+    Column,
+    ConnectionSpec,
+    OutputSpec,
+    Slice,
+    WriteAttempt,
+    WriteResult,
+    WriteStrategy,
+)
+from pz.connectors.postgres.connector import Postgres
+from pz.connectors.postgres.sink import PostgresSink
+
+APPEND, REPLACE, MERGE = WriteStrategy.APPEND, WriteStrategy.REPLACE, WriteStrategy.MERGE
+
+
+def spec(database: Database, **options: Any) -> ConnectionSpec:
+    """The connection to a test's database."""
+    return ConnectionSpec("pg", {**database.options, **options}, Path("/nonexistent"))
+
+
+def output(entity: str, strategy: WriteStrategy = APPEND, **fields: Any) -> OutputSpec:
+    """An output without the engine's part."""
+    options = fields.pop("options", {})
+    return OutputSpec("pg", entity, strategy, options, **fields)
+
+
+def marked(
+    out: OutputSpec, *, run: str = "r1", origin: str = "r1", ordinal: int = 1, content: str = "f1"
+) -> OutputSpec:
+    """The same output with slice and attempt, as the engine sets them for an append."""
+    node = "a" * 16
+    return replace(
+        out,
+        node=node,
+        slice=Slice("shop", origin, node, content),
+        attempt=WriteAttempt(node, run, ordinal, origin),
+    )
+
+
+class Relation:
+    """What a pipeline made: DuckDB types and Arrow batches."""
+
+    def __init__(self, sql: str) -> None:
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(f"CREATE TABLE t AS {sql}")
+            described = connection.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall()
+            self.columns = tuple(Column(name, kind) for name, kind in described)
+            self.table: pa.Table = connection.execute("SELECT * FROM t").to_arrow_table()
+
+    def batches(self, rows: int = 1000) -> list[pa.RecordBatch]:
+        return list(self.table.to_batches(max_chunksize=rows))
+
+
+def write(
+    sink: PostgresSink,
+    out: OutputSpec,
+    relation: Relation | str,
+    *,
+    deletes: str | None = None,
+    partials: Iterable[tuple[str, tuple[str, ...]]] = (),
+) -> WriteResult:
+    """Write a relation the way the engine does."""
+    made = Relation(relation) if isinstance(relation, str) else relation
+    session = sink.begin_write(replace(out, columns=made.columns), made.table.schema)
+    committing = False
+    try:
+        for batch in made.batches():
+            session.write_batch(batch)
+        for sql, unchanged in partials:
+            for batch in Relation(sql).batches():
+                session.apply_partial(batch, unchanged)  # type: ignore[attr-defined]
+        if deletes is not None:
+            for batch in Relation(deletes).batches():
+                session.apply_deletes(batch)  # type: ignore[attr-defined]
+        committing = True
+        return session.commit()
+    except BaseException:
+        if not committing:
+            session.abort()
+        raise
+    finally:
+        session.close()
+
+
+def sink_of(database: Database, **options: Any) -> PostgresSink:
+    """The write side of a test's database."""
+    return Postgres().open_sink(spec(database, **options))
+
+
+def rows_of(database: Database, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    """All rows of a table, as text-sorted tuples."""
+    return sorted(database.rows(f"SELECT {columns} FROM {table}"), key=repr)
