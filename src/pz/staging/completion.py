@@ -10,6 +10,7 @@ from pz.sqltext import qualified
 from pz.staging import meta
 from pz.staging.fingerprint import describe
 from pz.staging.meta import NodeDone
+from pz.staging.results import first_row
 from pz.staging.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def complete_node(tx: Transaction, node_id: str, tables: Sequence[str], facts: N
 
 def count_rows(cursor: DuckDBPyConnection, relation: str) -> int:
     """Rows of a FROM-able relation; of a table this is a look into its metadata."""
-    row = cursor.execute(f"SELECT count(*) FROM {relation}").fetchone()
+    row = first_row(cursor.execute(f"SELECT count(*) FROM {relation}"))
     return int(row[0]) if row else 0
 
 
@@ -71,7 +72,7 @@ def table_exists(cursor: DuckDBPyConnection, table: str, catalog: str = "run") -
     import duckdb
 
     try:
-        cursor.execute(f"SELECT 1 FROM {qualified(catalog, SCHEMA, table)} LIMIT 0")
+        cursor.execute(f"SELECT 1 FROM {qualified(catalog, SCHEMA, table)} LIMIT 0").fetchall()
     except duckdb.CatalogException:
         return False
     return True

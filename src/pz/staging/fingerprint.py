@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column
 from pz.sqltext import literal, quote
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,7 +61,7 @@ def fingerprint(cursor: DuckDBPyConnection, relation: str) -> Fingerprint:
     columns = describe(cursor, relation)
     terms = ", ".join([literal(_schema_digest(columns)), *(term for column in columns for term in _hash_terms(column))])
     sql = f"SELECT count(*), coalesce(sum(hash({terms})::HUGEINT), 0)::VARCHAR FROM {relation}"
-    row = cursor.execute(sql).fetchone()
+    row = first_row(cursor.execute(sql))
     assert row is not None  # an aggregate without GROUP BY gives one row
     return Fingerprint(int(row[0]), str(row[1]))
 
@@ -90,11 +91,13 @@ def _schema_digest(columns: Sequence[Column]) -> str:
 
 def _hash_terms(column: Column) -> tuple[str, ...]:
     name = quote(column.name)
+    if column.type == "VARCHAR":
+        return (f'{name} COLLATE "binary"',)  # in DuckDB 2 hash() follows a collation
     if _is_exact(column):
         return (name,)
     if column.type in _FLOATING:
         return (name, f"signbit({name})")  # hash() holds -0.0 and 0.0 for one value
-    return (name, f"{name}::VARCHAR")
+    return (name, f'({name}::VARCHAR) COLLATE "binary"')
 
 
 def _sort_keys(column: Column) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from pz.codes import Code
 from pz.connectors.contract import Bound, Column
 from pz.errors import EngineError, Problem, StateError
 from pz.sqltext import qualified
+from pz.staging.results import first_row
 from pz.staging.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -393,7 +394,7 @@ def advance_delivery(tx: Transaction, node_id: str, rows: int) -> None:
 
 
 def _changed(result: DuckDBPyConnection) -> int:
-    row = result.fetchone()
+    row = first_row(result)
     return int(row[0]) if row else 0
 
 

@@ -39,6 +39,7 @@ from pz.staging.meta import (
     PlanClosed,
     PlannedPartition,
 )
+from pz.staging.results import first_row
 from pz.staging.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
@@ -240,9 +241,9 @@ class PartitionLedger:
             self._same_columns(tx.cursor, source)
             listed = ", ".join(quote(column.name) for column in self._columns or ())
             condition = "" if where is None else f" WHERE {where}"
-            result = tx.execute(
-                f"INSERT INTO {self.main} ({listed}) SELECT {listed} FROM {source}{condition}"
-            ).fetchone()
+            result = first_row(
+                tx.execute(f"INSERT INTO {self.main} ({listed}) SELECT {listed} FROM {source}{condition}")
+            )
             rows = int(result[0]) if result else 0
             arrived = rows if where is None else None if arrival.source is not None else count_rows(tx.cursor, source)
         for name in tables or ():
