@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,11 @@ from markdown_examples import Runner, examples
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-# The pages come before the last verbs; this goes when they are there.
-NEEDED = ("pz.cli.main", "pz.api", "pz.engine.run", "pz.connectors.files.localfiles", "pz.connectors.duckdb.connector")
-READY = all(find_spec(module) is not None for module in NEEDED)
+
+def run_page(page: Path, scratch: Path) -> None:
+    runner = Runner(page, scratch)
+    for example in examples(page):
+        runner.run(example)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -22,9 +23,25 @@ def test_every_code_block_says_whether_it_is_run(page: Path) -> None:
     examples(page)
 
 
-@pytest.mark.skipif(not READY, reason="the command line is not there yet")
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_works_as_it_is_shown(page: Path, tmp_path: Path) -> None:
-    runner = Runner(page, tmp_path)
-    for example in examples(page):
-        runner.run(example)
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "complaint"),
+    [
+        ("<!-- run -->\n```console\n$ echo one\ntwo\n```", "echo one printed"),
+        ("<!-- run -->\n```console\n$ false\n```", "exit 1"),
+        ("<!-- run -->\n```console\n$ true # exit 2\n```", "exit 0"),
+        ("<!-- run -->\n```python\nassert False\n```", "AssertionError"),
+        ("```console\n$ true\n```", "neither"),
+    ],
+)
+def test_a_page_that_shows_what_does_not_happen_is_found_out(tmp_path: Path, block: str, complaint: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(block)
+    with pytest.raises(AssertionError, match=complaint):
+        run_page(page, tmp_path / "scratch")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -10,10 +9,6 @@ import pytest
 
 from pz.project.scaffold import create
 from sample_data import full_tables
-
-pytestmark = pytest.mark.skipif(
-    find_spec("pz.api") is None or find_spec("pz.engine.run") is None, reason="the engine is not there yet"
-)
 
 # Everything is read as text and looked up by scalar subqueries: nothing in common with how the pipelines do it.
 ORDERS = """
@@ -128,6 +123,7 @@ def test_the_sample_writes_what_independent_queries_say(tmp_path: Path) -> None:
     assert run_and_compare(tmp_path / "demo") == 2824
 
 
+@pytest.mark.slow
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     create(tmp_path / "demo", "sample")
     run_and_compare(tmp_path / "demo")
