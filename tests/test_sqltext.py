@@ -9,7 +9,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from pz.sqltext import literal, qualified, quote
+from pz.sqltext import filled, literal, qualified, quote
 
 NAMES = ["plain", "with space", 'quo"te', "sémi;colon", "select", "--x", "a.b", "%"]
 VALUES = [
@@ -58,3 +58,11 @@ def test_what_has_no_exact_literal_is_refused() -> None:
         literal(Decimal("NaN"))
     with pytest.raises(ValueError, match="NUL"):
         quote("a\x00b")
+
+
+def test_question_marks_are_replaced_by_literals_lists_and_mappings_included() -> None:
+    with duckdb.connect() as connection:
+        sql = filled("SELECT ?, ?, unnest(?::VARCHAR[]), ?", ["it's", 3, ["a"], {"k": None}])
+        assert connection.execute(sql).fetchall() == [("it's", 3, "a", {"k": None})]
+    with pytest.raises(ValueError, match="as many values"):
+        filled("SELECT ?", [])

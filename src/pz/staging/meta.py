@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pz.codes import Code
 from pz.connectors.contract import Bound, Column
 from pz.errors import EngineError, Problem, StateError
-from pz.sqltext import qualified
+from pz.sqltext import filled, qualified
 from pz.staging.results import first_row
 from pz.staging.transaction import Transaction
 
@@ -303,7 +303,7 @@ class AcceptedRow(Entry):
 def create(connection: DuckDBPyConnection, run_id: str) -> None:
     """Create the schemas and tables in the current catalogue, owned by ``run_id``."""
     connection.execute(resources.files("pz.staging").joinpath("pz_meta.sql").read_text("utf-8"))
-    connection.execute("INSERT INTO pz_meta.meta (version, run_id) VALUES (?, ?)", [SCHEMA_VERSION, run_id])
+    connection.execute(filled("INSERT INTO pz_meta.meta (version, run_id) VALUES (?, ?)", [SCHEMA_VERSION, run_id]))
 
 
 def check_owner(connection: DuckDBPyConnection, catalog: str, run_id: str) -> None:
@@ -469,7 +469,7 @@ class Ledger:
         sql = f"SELECT {columns} FROM {qualified(self._catalog, 'pz_meta', kind.table)}"
         sql += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         sql += f" ORDER BY {order}" if order else ""
-        return self._cursor.execute(sql, [value for value in wanted.values() if value is not None]).fetchall()
+        return self._cursor.execute(filled(sql, [value for value in wanted.values() if value is not None])).fetchall()
 
 
 def _node_done(row: Sequence[Any]) -> NodeDone:

@@ -25,7 +25,7 @@ from pz.codes import Code
 from pz.connectors.contract import Column, PermanentError, TransientError
 from pz.durable import Step
 from pz.errors import EngineError, NodeError, Problem
-from pz.sqltext import qualified, quote
+from pz.sqltext import filled, qualified, quote
 from pz.staging import meta
 from pz.staging.completion import SCHEMA, NodeFacts, complete_node, count_rows, table_exists
 from pz.staging.fingerprint import describe
@@ -356,11 +356,11 @@ class PartitionLedger:
 
     def _leftovers(self, cursor: DuckDBPyConnection) -> list[str]:
         key = node_key(self.node_id)
-        rows = cursor.execute(
+        sql = (
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_catalog() AND schema_name = ? "
-            "AND (starts_with(table_name, ?) OR starts_with(table_name, ?)) ORDER BY table_name",
-            [SCHEMA, f"__pz_part__{key}__", f"__pz_seg__{key}__"],
-        ).fetchall()
+            "AND (starts_with(table_name, ?) OR starts_with(table_name, ?)) ORDER BY table_name"
+        )
+        rows = cursor.execute(filled(sql, [SCHEMA, f"__pz_part__{key}__", f"__pz_seg__{key}__"])).fetchall()
         return [str(row[0]) for row in rows]
 
     def _drop(self, cursor: DuckDBPyConnection, names: Sequence[str]) -> None:

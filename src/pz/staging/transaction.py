@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pz.durable import Step, step
+from pz.sqltext import filled
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,8 +36,8 @@ class Transaction:
         return self._cursor
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> DuckDBPyConnection:
-        """Run a statement in the transaction."""
-        return self.cursor.execute(sql, parameters)
+        """Run a statement in the transaction; ``parameters`` stand for its question marks."""
+        return self.cursor.execute(sql if parameters is None else filled(sql, parameters))
 
     def close(self) -> None:
         """Make the object useless; called when the block ends."""

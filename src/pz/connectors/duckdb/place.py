@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from pz.connectors.contract import Column, ConnectionSpec, PermanentError
 from pz.connectors.duckdb.faults import explain
 from pz.errors import Code
-from pz.sqltext import literal, qualified, quote
+from pz.sqltext import filled, literal, qualified, quote
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,7 +116,7 @@ class Place:
 
     def columns_of(self, cursor: duckdb.DuckDBPyConnection, table: Table) -> tuple[Column, ...] | None:
         """The columns of a table or view; None when it does not exist."""
-        rows = cursor.execute(COLUMNS_OF, [table.catalog, table.schema, table.name]).fetchall()
+        rows = cursor.execute(filled(COLUMNS_OF, [table.catalog, table.schema, table.name])).fetchall()
         return tuple(Column(str(name), str(type_)) for name, type_ in rows) or None
 
 
@@ -132,7 +132,9 @@ def _private() -> duckdb.DuckDBPyConnection:
     import duckdb
 
     connection = duckdb.connect(":memory:")
-    connection.execute("SET temp_directory = ?", [tempfile.gettempdir()])  # else a folder in the working directory
+    connection.execute(
+        f"SET temp_directory = {literal(tempfile.gettempdir())}"
+    )  # else a folder in the working directory
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET arrow_lossless_conversion = true")
     return connection

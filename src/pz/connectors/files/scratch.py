@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pz.sqltext import literal
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -23,7 +25,7 @@ def open_scratch(directory: Path | None = None) -> duckdb.DuckDBPyConnection:
     where = ":memory:" if directory is None else str(directory / "scratch.duckdb")
     connection = duckdb.connect(where, config={"memory_limit": _MEMORY_LIMIT})
     spill = tempfile.gettempdir() if directory is None else str(directory / "spill")
-    connection.execute("SET temp_directory = ?", [spill])  # else a folder in the working directory
+    connection.execute(f"SET temp_directory = {literal(spill)}")  # else a folder in the working directory
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET arrow_lossless_conversion = true")  # else bit, timetz and 128-bit numbers change on the way
     return connection
