@@ -12,14 +12,17 @@ from datetime import datetime
 from typing import Any
 
 from pz.connectors.contract import Bound, ReadShape, SourceProbe
-from pz.cursors import CursorType, literal
+from pz.cursors import CursorError, CursorType
 from pz.engine.prepare import Prepared, Request
 from pz.engine.prior import PriorRun
 from pz.engine.probe import Probed
 from pz.errors import Code, Problem, Problems, Severity, StateError
+from pz.events import timestamp
 from pz.graph.delivery import merges_everywhere
 from pz.graph.model import SourceNode
+from pz.graph.watermarks import resolve, value_sql
 from pz.project.model import NullCursor
+from pz.staging.redaction import redact
 from pz.state.binding import check_binding
 from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
 from pz.state.sync_state import token_store
@@ -85,13 +88,14 @@ def resolve_reading(
     prior: PriorRun | None,
     bindings: Mapping[str, Binding],
     probed: Probed,
+    run_id: str,
 ) -> Reading:
     """Resolve every stateful dataset of the execution set.
 
     Raises:
         StateError: with every refusal (foreign location, foreign type, damaged files, refused by a probe).
     """
-    return _Resolver(prepared, request, started_at, prior, bindings, probed).resolve()
+    return _Resolver(prepared, request, started_at, prior, bindings, probed, run_id).resolve()
 
 
 class _Resolver:
@@ -103,6 +107,7 @@ class _Resolver:
         prior: PriorRun | None,
         bindings: Mapping[str, Binding],
         probed: Probed,
+        run_id: str,
     ) -> None:
         self._prepared = prepared
         self._full_refresh = request.full_refresh
@@ -110,6 +115,7 @@ class _Resolver:
         self._prior = prior
         self._bindings = bindings
         self._probed = probed
+        self._run_id = run_id
         self._problems = Problems()
         self._slices: dict[str, DatasetSlice] = {}
         self._tokens: dict[str, str] = {}
@@ -181,7 +187,7 @@ class _Resolver:
         if isinstance(entry.value, Token):
             self._tokens[node.id] = entry.value.token
         else:
-            self._watermarks[node.key] = literal(entry.value.value, entry.value.type)
+            self._watermarks[node.key] = value_sql(entry.value.value, entry.value.type)
 
     # --- incremental reads
 
@@ -189,6 +195,8 @@ class _Resolver:
         stored = used.value if used is not None and isinstance(used.value, Watermark) else None
         probe = self._probed.sources.get(node.id, SourceProbe())
         kind = declared_cursor_type(node) or _probed_type(node, probe) or (stored.type if stored else None)
+        if stored is None and kind is not None:
+            self._watermarks[node.key] = value_sql(None, kind)
         self._look_at_nulls(node, probe)
         if node.bounds:
             bounds = self._sql_slice(node, stored, probe, kind)
@@ -212,12 +220,19 @@ class _Resolver:
     ) -> SliceBounds:
         import duckdb
 
-        from pz.graph.watermarks import resolve
-
+        value = stored.value if stored is not None else None
         with duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"}) as scratch:
             scratch.execute("SET TimeZone = 'UTC'")
-            value = literal(stored.value, stored.type) if stored is not None else None
-            lower, upper = resolve(node.bounds, value, kind, scratch)
+            try:
+                lower, upper = resolve(
+                    node.bounds, value, kind, scratch, run_id=self._run_id, run_started_at=timestamp(self._started_at)
+                )
+            except (CursorError, duckdb.Error) as failure:
+                reason = redact(failure).splitlines()[0]
+                problem = Problem(
+                    Code.PZ0505, f"dataset '{node.key}': its watermark() bound has no usable value: {reason}"
+                )
+                raise StateError(problem) from failure
         return resolve_sql_slice(
             lower, upper, stored=stored, probe_upper=probe.upper, cursor_type=kind, run_started_at=self._started_at
         )

@@ -65,7 +65,8 @@ def execute(
         bindings = bindings_of(prepared.project, prepared.graph, prepared.registry)
         probed = probe(prepared)
         began = prior.origin_started_at if prior else started
-        reading = resolve_reading(prepared, request, began, prior, bindings, probed)
+        origin = prior.record.origin if prior else directory.run_id
+        reading = resolve_reading(prepared, request, began, prior, bindings, probed, origin)
         record = _record(prepared, request, directory, reading, bindings, prior, timestamp(started))
         write_record(directory.path, record)
         journal = _Journal(directory, record, bus)

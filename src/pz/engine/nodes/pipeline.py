@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pz.cursors import CursorType
 from pz.durable import Step, step
 from pz.graph import sql as graph_sql
 from pz.graph.model import PipelineNode
+from pz.graph.watermarks import value_sql
 from pz.project.model import Materialization
 from pz.sqltext import quote
+from pz.staging.fingerprint import describe
 
 if TYPE_CHECKING:
     from pz.engine.context import NodeContext
@@ -19,7 +22,20 @@ __all__ = ["bound_sql", "materialize"]
 def bound_sql(context: NodeContext, node: PipelineNode) -> str:
     """The pipeline's SQL with watermarks and run constants in place of their sentinels."""
     record = context.run.record
-    return graph_sql.bind(node.sql, context.run.watermarks, record.origin, record.origin_started_at)
+    watermarks = {**_typed_nulls(context, node), **context.run.watermarks}
+    return graph_sql.bind(node.sql, watermarks, record.origin, record.origin_started_at)
+
+
+def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
+    """A NULL of the landed cursor's type for each dataset that has no stored value: an untyped one may not compare."""
+    found: dict[str, str] = {}
+    for source in context.run.graph.sources():
+        if source.bounds and source.id in node.parents and source.key not in context.run.watermarks:
+            with context.run.staging.cursor() as cursor:
+                columns = describe(cursor, f"staging.{quote(source.relation)}")
+            landed = next((column.type for column in columns if column.name == source.read.sync.cursor), None)
+            found[source.key] = value_sql(None, CursorType.from_duckdb(landed) if landed else None)
+    return found
 
 
 def materialize(context: NodeContext, node: PipelineNode) -> int:
