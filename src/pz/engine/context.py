@@ -30,7 +30,10 @@ __all__ = ["NodeContext", "RunContext"]
 
 @dataclass(frozen=True)
 class RunContext:
-    """The shared parts of one run. ``slices`` and ``tokens`` say, per dataset node, what this run reads."""
+    """The shared parts of one run. ``slices`` and ``tokens`` say, per dataset node, what this run reads.
+
+    ``totals`` are expected rows per node, where a probe could tell.
+    """
 
     project: Project
     graph: Graph
@@ -43,6 +46,7 @@ class RunContext:
     slices: Mapping[str, DatasetSlice] = field(default_factory=dict)
     tokens: Mapping[str, str] = field(default_factory=dict)
     watermarks: Mapping[str, str] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
     prior: PriorRun | None = None
     pacers: dict[str, Pacer] = field(default_factory=dict)
     noticed: set[str] = field(default_factory=set)

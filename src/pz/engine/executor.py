@@ -76,7 +76,7 @@ class Executor:
         if isinstance(node, SourceNode):
             return load(context, node)
         if isinstance(node, PipelineNode):
-            return Outcome(materialize(context, node))
+            return materialize(context, node)
         if isinstance(node, CheckNode):
             with context.cursor() as cursor:
                 return Outcome(run_check(cursor, node, samples=self._run.project.engine.check_samples))
@@ -154,7 +154,7 @@ class Executor:
     # --- results
 
     def _context(self, node: Node, cancel: CancelToken) -> NodeContext:
-        return NodeContext(self._run, node, self._run.plan[node.id], cancel)
+        return NodeContext(self._run, node, self._run.plan[node.id], cancel, total=self._run.totals.get(node.id))
 
     def _announce(self, node: Node) -> None:
         self._run.bus.publish(

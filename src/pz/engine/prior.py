@@ -15,11 +15,12 @@ from pz.connectors.contract import Capability
 from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.nodes.landing import watermark_block
 from pz.engine.outcome import Outcome
-from pz.graph.model import Graph, Node, SinkNode, SourceNode
+from pz.graph.model import Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.oslock import OsLock
 from pz.runs.history import RunEntry
 from pz.runs.model import NodeResult, NodeStatus, RunRecord
-from pz.staging.meta import NodeDone, NodeWindow, PlannedPartition
+from pz.staging.delivery_ledger import DeliveryLedger
+from pz.staging.meta import Ledger, NodeDone, NodeWindow, PlannedPartition
 from pz.staging.partition_ledger import PartitionLedger
 from pz.staging.prior_run import (
     Asked,
@@ -197,6 +198,22 @@ class PriorRun:
         context.run.note(f"source '{node.key}': {reason}; re-extracting")
         return None
 
+    def reuse_input(self, context: NodeContext, node: PipelineNode) -> Outcome | None:
+        """Copy the relation that an open or doubtful delivery drains, if everything above it is reused too."""
+        graph = context.run.graph
+        above = graph.ancestors([node.id])
+        if not all(self.may_reuse(source) for source in graph.sources() if source.id in above):
+            return None
+        below = [graph.by_id[child] for child in graph.children[node.id]]
+        if not any(isinstance(sink, SinkNode) and self._in_place(sink) and _is_open(context, sink) for sink in below):
+            return None
+        for entry, evidence in zip(self.entries, self.evidence, strict=True):
+            if node.id in evidence.done:
+                found = reuse_node(context.run.staging, entry.path, node.id)
+                if isinstance(found, Reused):
+                    return Outcome(found.done.rows, {"provenance": REUSED})
+        return None
+
     def pinned_plan(self, context: NodeContext, node: SourceNode) -> tuple[PlannedPartition, ...]:
         """The closed partition plan of an unfinished load; empty when there is none to inherit."""
         for entry in self.entries if self._may_continue(node) else ():
@@ -229,6 +246,13 @@ class PriorRun:
 
     def _may_continue(self, node: SourceNode) -> bool:
         return not self.fresh and self._in_place(node) and node.key not in self._moved_on
+
+
+def _is_open(context: NodeContext, sink: SinkNode) -> bool:
+    """Whether the chain has an attempt in doubt on an output, or a delivery that was not finished."""
+    with context.run.staging.cursor() as cursor:
+        ledger = DeliveryLedger(sink.id, context.run.run_id)
+        return bool(ledger.in_doubt(cursor)) or Ledger(cursor).delivery(sink.id) is not None
 
 
 def _reused(node: SourceNode, done: NodeDone) -> Outcome:

@@ -31,7 +31,7 @@ from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.engine.prior import PriorRun
-from pz.engine.probe import probe
+from pz.engine.probe import Probed, probe
 from pz.engine.reading import Reading, resolve_reading
 from pz.engine.result import Progress, RunResult
 from pz.engine.tasks import tasks_for
@@ -72,7 +72,7 @@ def execute(
         journal = _Journal(directory, record, bus)
         journal.begin(prepared, (*prepared.warnings, *healed, *reading.problems))
         with _staging(prepared, directory) as staging:
-            context = _context(prepared, record, staging, bus, cancel, reading, prior)
+            context = _context(prepared, record, staging, bus, cancel, reading, prior, probed)
             if prior is not None:
                 prior.inherit(context, journal.add)
             _dispatch(context, prepared, request, journal)
@@ -220,6 +220,7 @@ def _context(
     cancel: CancelToken,
     reading: Reading,
     prior: PriorRun | None,
+    probed: Probed,
 ) -> RunContext:
     return RunContext(
         project=prepared.project,
@@ -233,6 +234,7 @@ def _context(
         slices=reading.slices,
         tokens=reading.tokens,
         watermarks=reading.watermarks,
+        totals={node_id: found.rows for node_id, found in probed.sources.items() if found.rows is not None},
         prior=prior,
     )
 

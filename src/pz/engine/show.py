@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pz.errors import Code, Problem, ProjectError
 from pz.sqltext import literal, quote
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,10 +21,12 @@ def read_staged(run_dir: Path, name: str, limit: int | None = None) -> pa.Table:
     from pz.staging.session import StagingSession
 
     with StagingSession.open_read_only(run_dir) as session, session.cursor() as cursor:
-        known = cursor.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' "
-            f"AND table_name = {literal(name)}"
-        ).fetchone()
+        known = first_row(
+            cursor.execute(
+                "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' "
+                f"AND table_name = {literal(name)}"
+            )
+        )
         if known is None:
             raise KeyError(name)
         amount = "" if limit is None else f" LIMIT {int(limit)}"

@@ -14,6 +14,7 @@ from pz.errors import Code, NodeError, Problem
 from pz.graph.model import CheckNode
 from pz.project.model import CheckDecl, CheckKind
 from pz.sqltext import literal, quote
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -70,7 +71,7 @@ def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, samples: bool) -> 
 
 
 def _scalar(cursor: DuckDBPyConnection, sql: str) -> Any:
-    row = cursor.execute(sql).fetchone()
+    row = first_row(cursor.execute(sql))
     return row[0] if row else None
 
 

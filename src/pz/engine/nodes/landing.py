@@ -22,6 +22,7 @@ from pz.sqltext import quote
 from pz.staging.completion import NodeFacts
 from pz.staging.fingerprint import describe
 from pz.staging.meta import NodeDone
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -120,7 +121,7 @@ class Landing:
         assert landed is not None
         self._refuse_nulls(cursor)
         highest = f"max({quote(self.dataset.cursor)})"
-        row = cursor.execute(f"SELECT {probe_expression(highest, landed)} FROM {self.table}").fetchone()
+        row = first_row(cursor.execute(f"SELECT {probe_expression(highest, landed)} FROM {self.table}"))
         try:
             found = canonical(row[0], kind) if row and row[0] is not None else None
         except CursorError as failure:
@@ -143,7 +144,7 @@ class Landing:
         column = quote(self.dataset.cursor or "")
         if self.node.read.sync.null_cursor is not NullCursor.REFUSE:
             return
-        row = cursor.execute(f"SELECT count(*) FROM {self.table} WHERE {column} IS NULL").fetchone()
+        row = first_row(cursor.execute(f"SELECT count(*) FROM {self.table} WHERE {column} IS NULL"))
         if row and row[0]:
             raise NodeError(self._problem(Code.PZ0712, f"{row[0]} row(s) have no cursor value"))
 

@@ -13,6 +13,7 @@ from pz.engine.nodes.landing import Landing
 from pz.errors import Code
 from pz.events import AmbiguousDateInferenceDetected, LossyIntegerInferenceDetected
 from pz.sqltext import quote
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -48,10 +49,12 @@ def _lossy_integers(context: NodeContext, landing: Landing, cursor: DuckDBPyConn
     suspects = []
     for name in _columns(cursor, landing, "DOUBLE"):
         column = quote(name)
-        row = cursor.execute(
-            f"SELECT bool_and(isfinite({column}) AND {column} = trunc({column}) AND abs({column}) < {WIDEST_INTEGER}), "
-            f"max(abs({column})) > {EXACT_LIMIT} FROM {landing.table} WHERE {column} IS NOT NULL"
-        ).fetchone()
+        row = first_row(
+            cursor.execute(
+                f"SELECT bool_and(isfinite({column}) AND {column} = trunc({column}) AND abs({column}) < {WIDEST_INTEGER}), "
+                f"max(abs({column})) > {EXACT_LIMIT} FROM {landing.table} WHERE {column} IS NOT NULL"
+            )
+        )
         if row and row[0] and row[1]:
             suspects.append(name)
     if suspects:
@@ -67,7 +70,7 @@ def _lossy_integers(context: NodeContext, landing: Landing, cursor: DuckDBPyConn
 
 
 def _ambiguous_dates(context: NodeContext, landing: Landing, cursor: DuckDBPyConnection, sniffer: str) -> None:
-    row = cursor.execute(f"SELECT DateFormat, TimestampFormat FROM {sniffer}").fetchone()
+    row = first_row(cursor.execute(f"SELECT DateFormat, TimestampFormat FROM {sniffer}"))
     formats = {"DATE": row[0], "TIMESTAMP": row[1]} if row else {}
     for kind, found in formats.items():
         if not found or not DAY_OR_MONTH_FIRST.search(str(found)):
@@ -89,5 +92,5 @@ def _ambiguous_dates(context: NodeContext, landing: Landing, cursor: DuckDBPyCon
 
 def _never_above_twelve(cursor: DuckDBPyConnection, landing: Landing, name: str) -> bool:
     column = quote(name)
-    row = cursor.execute(f"SELECT max(day({column})) <= 12 FROM {landing.table} WHERE {column} IS NOT NULL").fetchone()
+    row = first_row(cursor.execute(f"SELECT max(day({column})) <= 12 FROM {landing.table} WHERE {column} IS NOT NULL"))
     return bool(row and row[0])

@@ -12,6 +12,7 @@ from pz.errors import Code, NodeError, Problem
 from pz.events import MergeKeyDuplicatesDetected
 from pz.graph.model import SinkNode
 from pz.sqltext import quote
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,10 +32,12 @@ def unique_relation(context: NodeContext, cursor: DuckDBPyConnection, node: Sink
     _require(cursor, node, relation)
     _refuse_null_keys(cursor, node, relation)
     listed = ", ".join(quote(key) for key in keys)
-    row = cursor.execute(
-        "SELECT count(*), coalesce(sum(n - 1), 0)::BIGINT "
-        f"FROM (SELECT count(*) AS n FROM {relation} GROUP BY {listed} HAVING n > 1)"
-    ).fetchone()
+    row = first_row(
+        cursor.execute(
+            "SELECT count(*), coalesce(sum(n - 1), 0)::BIGINT "
+            f"FROM (SELECT count(*) AS n FROM {relation} GROUP BY {listed} HAVING n > 1)"
+        )
+    )
     groups, extra = row if row else (0, 0)
     if not groups:
         return relation
@@ -74,7 +77,7 @@ def _require(cursor: DuckDBPyConnection, node: SinkNode, relation: str) -> None:
 
 def _refuse_null_keys(cursor: DuckDBPyConnection, node: SinkNode, relation: str) -> None:
     condition = " OR ".join(f"{quote(key)} IS NULL" for key in node.write.keys)
-    row = cursor.execute(f"SELECT count(*) FROM {relation} WHERE {condition}").fetchone()
+    row = first_row(cursor.execute(f"SELECT count(*) FROM {relation} WHERE {condition}"))
     if row and row[0]:
         raise NodeError(
             Problem(

@@ -9,6 +9,7 @@ from pz.connectors.contract import NativeCopy, OutputSpec, Sink
 from pz.durable import Step, promote, step
 from pz.engine.nodes.explain import explained
 from pz.errors import PermanentError
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -65,7 +66,7 @@ def _in_one_transaction(
             context.cancel.raise_if_set()
             result = cursor.execute(statement.replace(RELATION, relation))
             if RELATION in statement:
-                row = result.fetchone()
+                row = first_row(result)
                 rows = int(row[0]) if row and isinstance(row[0], int) else rows
                 if observe is not None:
                     observe(cursor)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pz.cursors import CursorType
-from pz.durable import Step, step
+from pz.durable import Step
+from pz.engine.outcome import Outcome
 from pz.graph import sql as graph_sql
 from pz.graph.model import PipelineNode
 from pz.graph.watermarks import value_sql
 from pz.project.model import Materialization
 from pz.sqltext import quote
+from pz.staging.completion import complete_node
 from pz.staging.fingerprint import describe
 
 if TYPE_CHECKING:
@@ -38,14 +40,20 @@ def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
     return found
 
 
-def materialize(context: NodeContext, node: PipelineNode) -> int:
-    """Create ``staging.<name>``; returns its rows, 0 for a view (which is only computed when it is read)."""
+def materialize(context: NodeContext, node: PipelineNode) -> Outcome:
+    """Create ``staging.<name>``; its rows, 0 for a view (which is only computed when it is read).
+
+    A table that feeds an output whose delivery is open or in doubt is copied from the earlier run instead of computed
+    anew: a float aggregate alone gives another result each time, and the delivery could not be continued.
+    """
+    if context.run.prior is not None and node.materialization is not Materialization.VIEW:
+        reused = context.run.prior.reuse_input(context, node)
+        if reused is not None:
+            return reused
     kind = "VIEW" if node.materialization is Materialization.VIEW else "TABLE"
-    target = f"staging.{quote(node.name)}"
-    with context.cursor() as cursor:
-        with step(Step.MATERIALIZE):
-            cursor.execute(f"CREATE OR REPLACE {kind} {target} AS (\n{bound_sql(context, node)}\n)")
+    create = f"CREATE OR REPLACE {kind} staging.{quote(node.name)} AS (\n{bound_sql(context, node)}\n)"
+    with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.MATERIALIZE) as tx:
+        tx.execute(create)
         if node.materialization is Materialization.VIEW:
-            return 0
-        row = cursor.execute(f"SELECT count(*) FROM {target}").fetchone()
-        return int(row[0]) if row else 0
+            return Outcome(0)
+        return Outcome(complete_node(tx, node.id, (node.name,)).rows)

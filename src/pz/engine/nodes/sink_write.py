@@ -39,6 +39,7 @@ from pz.sqltext import quote
 from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.fingerprint import Fingerprint, describe, drain_sql, fingerprint
 from pz.staging.meta import AttemptState
+from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,7 +151,7 @@ class _Delivery:
                 self._problem(f"merge key(s) {', '.join(missing)} are not in the deletes of '{source.key}'")
             )
         nulls = " OR ".join(f"{quote(key)} IS NULL" for key in self.node.write.keys)
-        row = self.cursor.execute(f"SELECT count(*) FROM {relation} WHERE {nulls}").fetchone()
+        row = first_row(self.cursor.execute(f"SELECT count(*) FROM {relation} WHERE {nulls}"))
         if row and row[0]:
             raise NodeError(self._problem(f"{row[0]} delete(s) of '{source.key}' have NULL in a merge key"))
         return relation
@@ -245,5 +246,5 @@ class _Delivery:
             failure.pz_blocks = {"delivery": block}  # type: ignore[attr-defined]
 
     def _count(self) -> int:
-        row = self.cursor.execute(f"SELECT count(*) FROM {self.relation}").fetchone()
+        row = first_row(self.cursor.execute(f"SELECT count(*) FROM {self.relation}"))
         return int(row[0]) if row else 0
