@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 from benchmarks.data import COLUMNS
 from benchmarks.measure import Measurement, measure
+from pz.api import open_project
 
 MEMORY_LIMIT = "1GiB"
 
@@ -78,6 +78,5 @@ def pz(directory: Path) -> Measurement:
 
 
 def budget(directory: Path) -> int:
-    """The peak memory, in bytes, that the plan of the last run promised."""
-    plan = json.loads((directory / ".pz" / "target" / "plan.json").read_text())
-    return int(plan["memoryBudget"]["totalBytes"])
+    """The peak memory, in bytes, that the plan of the project promises."""
+    return open_project(directory).plan().budget.total
