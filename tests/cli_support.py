@@ -27,11 +27,6 @@ from pz.events import (
     RunCompleted,
     RunStarted,
 )
-from pz.graph.compiler import Compiled, compile_project
-from pz.project.loader import load
-from pz.runs.history import RunEntry, list_runs
-from pz.runs.retention import CleanReport, clean
-from pz.state import verbs
 
 RUN = "20260710T120000000Z-ab12"
 AT = datetime(2026, 7, 10, 12, tzinfo=UTC)
@@ -124,45 +119,6 @@ class FakeProject:
 
 
 @dataclass(frozen=True)
-class Handle:
-    """An open project that is compiled, and of which what lies in ``.pz`` is used; it runs nothing."""
-
-    root: Path
-
-    def compile(self) -> Compiled:
-        return compile_project(load(self.root, environ={}).project, {})
-
-    def runs(self, limit: int | None = None) -> tuple[RunEntry, ...]:
-        return list_runs(self.root / ".pz", limit)
-
-    def clean(self, **options: Any) -> CleanReport:
-        return clean(self.root / ".pz", **options)
-
-    @property
-    def state(self) -> HandleState:
-        return HandleState(self.root / ".pz")
-
-
-@dataclass(frozen=True)
-class HandleState:
-    """The state of a `Handle`."""
-
-    directory: Path
-
-    def show(self, key: str | None = None) -> tuple[verbs.ShownState, ...]:
-        return verbs.show(self.directory, key)
-
-    def set(self, key: str, value: str, **options: Any) -> verbs.Change:
-        return verbs.set_value(self.directory, key, value, **options)
-
-    def rollback(self, key: str, to_run: str, **options: Any) -> verbs.Change:
-        return verbs.rollback(self.directory, key, to_run, **options)
-
-    def clear(self, key: str, **options: Any) -> verbs.Change:
-        return verbs.clear(self.directory, key, **options)
-
-
-@dataclass(frozen=True)
 class Answer:
     """What one invocation printed and returned."""
 
@@ -188,12 +144,13 @@ def invoke(*arguments: str, project: Any = None, environ: dict[str, str] | None 
     """Run one command line in this process against a fake project."""
     out, err = Capture(), Capture()
     output = Output(out, err, environ or {})
-    base = Invocation(output=output) if project is None else Invocation(output=output, opener=_opener(project))
+    base = Invocation(output=output) if project is None else Invocation(output=output, opener=opening(project))
     code = answer(list(arguments), output, base)
     return Answer(code, out.getvalue(), err.getvalue())
 
 
-def _opener(project: Any) -> Callable[[Path], Any]:
+def opening(project: Any) -> Callable[[Path], Any]:
+    """An opener that gives this project, whatever the directory."""
     return lambda path: project
 
 

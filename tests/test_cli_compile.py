@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_support import Answer, Handle, invoke
+from cli_support import Answer, invoke
+from pz.api import open_project
 from pz.project.scaffold import create
 
 
@@ -18,7 +19,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def pz(root: Path, *arguments: str) -> Answer:
-    return invoke(*arguments, project=Handle(root))
+    return invoke(*arguments, project=open_project(root, environ={}))
 
 
 def test_nodes_are_listed_parents_first_with_their_places(project: Path) -> None:

@@ -7,13 +7,11 @@ from pz.cli.output import Stream
 from pz.cli.render.console import ConsoleRenderer
 from pz.codes import CODES, Code
 from pz.events import (
-    AmbiguousDateInferenceDetected,
     BreakerStateChanged,
     ConnectorLog,
     Event,
-    LossyIntegerInferenceDetected,
     MergeKeyDuplicatesDetected,
-    SourceDriftDetected,
+    Notice,
 )
 
 
@@ -100,27 +98,18 @@ def test_a_failed_delivery_that_discards_all_needs_no_such_line() -> None:
     assert not any("delivery stopped" in line for line in printed([event]))
 
 
-def test_what_the_data_looked_like_is_a_warning_with_its_code() -> None:
-    named = completed(OUTLINE[0], rows=1)
+def test_what_connections_report_is_a_note() -> None:
     events: list[Event] = [
-        named,
-        SourceDriftDetected(
-            run_id=RUN, at=AT, node_id=LOAD, dataset="crm.orders", added=("a", "b"), removed=(), retyped=("c",)
-        ),
-        MergeKeyDuplicatesDetected(run_id=RUN, at=AT, node_id=LOAD, keys=("id",), groups=2, extra_rows=3),
-        LossyIntegerInferenceDetected(run_id=RUN, at=AT, node_id=LOAD, columns=("id",)),
-        AmbiguousDateInferenceDetected(run_id=RUN, at=AT, node_id=LOAD, columns=("day",), format="%d/%m/%Y"),
         BreakerStateChanged(run_id=RUN, at=AT, connection="crm", state="open"),
         ConnectorLog(run_id=RUN, at=AT, connection="crm", message="slow"),
     ]
-    assert [line for line in printed(events)[1:] if not line.startswith("hint")] == [
-        "warning PZ0331: columns of 'crm.orders' changed: added a, b; retyped c",
-        "warning PZ0522: crm.orders: 2 key(s) (id) occur more than once; 3 row(s) were dropped",
-        "warning PZ0523: crm.orders: read as double: id",
-        "warning PZ0524: crm.orders: read as %d/%m/%Y by guess: day",
-        "note: connection 'crm': circuit breaker open",
-        "note: connection 'crm': slow",
-    ]
+    assert printed(events) == ["note: connection 'crm': circuit breaker open", "note: connection 'crm': slow"]
+
+
+def test_what_was_found_in_the_data_is_said_once() -> None:
+    notice = Notice(run_id=RUN, at=AT, severity="warning", message="3 rows share a key", code=Code.PZ0522.value)
+    found = MergeKeyDuplicatesDetected(run_id=RUN, at=AT, node_id=LOAD, keys=("id",), groups=2, extra_rows=3)
+    assert printed([found, notice])[0] == "warning PZ0522: 3 rows share a key"
 
 
 def test_control_characters_in_a_message_cannot_steer_the_terminal() -> None:

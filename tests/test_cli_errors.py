@@ -9,10 +9,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli_support import Answer, Capture, FakeProject, FakeResult, invoke, scripted_run
+from cli_support import Answer, Capture, FakeProject, FakeResult, invoke, opening, scripted_run
 from pz.cli.command import Invocation
 from pz.cli.main import answer
 from pz.cli.output import Output
@@ -146,7 +147,7 @@ def test_the_project_may_be_named_before_or_after_the_verb(line: tuple[str, ...]
     seen: list[Path] = []
     output = Output(Capture(), Capture(), {})
 
-    def opener(path: Path) -> FakeProject:
+    def opener(path: Path) -> Any:
         seen.append(path)
         return FakeProject()
 
@@ -245,7 +246,7 @@ def test_a_locale_that_lacks_a_character_gets_it_escaped() -> None:
 def test_a_terminal_gets_the_tree_and_then_the_plain_summary() -> None:
     screen = Capture(terminal=True)
     output = Output(screen, Capture(), {"TERM": "xterm"})
-    base = Invocation(output=output, opener=lambda path: FakeProject(scripted_run()))
+    base = Invocation(output=output, opener=opening(FakeProject(scripted_run())))
     assert answer(["run"], output, base) == 0
     assert "└── " in screen.getvalue()
     assert screen.getvalue().splitlines()[-1].startswith("run 20260710T120000000Z-ab12: 1 succeeded")
@@ -255,7 +256,7 @@ def test_a_terminal_gets_the_tree_and_then_the_plain_summary() -> None:
 def test_ci_and_dumb_terminals_get_plain_lines(environ: dict[str, str]) -> None:
     screen = Capture(terminal=True)
     output = Output(screen, Capture(), environ)
-    answer(["run"], output, Invocation(output=output, opener=lambda path: FakeProject(scripted_run())))
+    answer(["run"], output, Invocation(output=output, opener=opening(FakeProject(scripted_run()))))
     assert "\x1b" not in screen.getvalue()
     assert "ok stg_orders 4790 rows 33 ms" in screen.getvalue().splitlines()
 
@@ -263,7 +264,7 @@ def test_ci_and_dumb_terminals_get_plain_lines(environ: dict[str, str]) -> None:
 def test_no_color_is_respected_on_a_terminal() -> None:
     screen = Capture(terminal=True)
     output = Output(screen, Capture(), {"TERM": "xterm", "NO_COLOR": "1"})
-    answer(["run"], output, Invocation(output=output, opener=lambda path: FakeProject(scripted_run())))
+    answer(["run"], output, Invocation(output=output, opener=opening(FakeProject(scripted_run()))))
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", screen.getvalue())
 
 

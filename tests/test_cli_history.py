@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli_support import Answer, Handle, invoke
+from cli_support import Answer, invoke
+from pz.api import open_project
 from pz.codes import Code
 from pz.cursors import CursorType
 from pz.runs.directory import RunDirectory
@@ -22,9 +23,9 @@ from pz.state.watermarks import watermark_store
 KEY = "crm.orders"
 RESULTS = (
     NodeResult(
-        "1" * 16, "SourceLoad", KEY, NodeStatus.SUCCESS, 41, 12,
-        watermark={"cursor": "id", "type": "bigint", "value": "41"},
-        observed_schema={"columns": [{"name": "id", "type": "BIGINT"}], "hintsHash": "h"},
+        "1" * 16, "SourceLoad", "src_crm__orders", NodeStatus.SUCCESS, 41, 12,
+        watermark={"dataset": KEY, "cursor": "id", "type": "bigint", "value": "41"},
+        observed_schema={"dataset": KEY, "columns": [{"name": "id", "type": "BIGINT"}], "hintsHash": "h"},
     ),
     NodeResult(
         "2" * 16, "SinkWrite", "lake.orders", NodeStatus.FAILED, 0, 3,
@@ -50,7 +51,7 @@ def open_run(root: Path, minute: int) -> Iterator[str]:
 
 
 def pz(root: Path, *arguments: str) -> Answer:
-    return invoke(*arguments, project=Handle(root))
+    return invoke(*arguments, project=open_project(root, environ={}))
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
@@ -87,9 +88,9 @@ def test_a_limit_below_one_has_its_code(tmp_path: Path) -> None:
 def test_one_run_is_shown_with_its_errors(tmp_path: Path) -> None:
     run_id = finished_run(tmp_path, 1)
     expected = [
-        "node         kind        status   rows  ms  note",
-        "crm.orders   SourceLoad  success    41  12",
-        "lake.orders  SinkWrite   failed      0   3",
+        "node             kind        status   rows  ms  note",
+        "src_crm__orders  SourceLoad  success    41  12",
+        "lake.orders      SinkWrite   failed      0   3",
         "FAIL lake.orders",
         "  error PZ0501: the server",
         "  hung up",
@@ -185,8 +186,9 @@ class _Terminal:
 def test_a_watermark_goes_back_to_what_a_run_recorded(stateful: Path) -> None:
     run_id = finished_run(stateful, 1)
     got = pz(stateful, "state", "rollback", KEY, "--to-run", run_id, "--yes")
-    assert got.out == "rollback crm.orders: 100 -> 41\n"
-    assert got.err == f"note: run {run_id} ended as completed_with_failures\n"
+    assert got == Answer(
+        0, "rollback crm.orders: 100 -> 41\n", f"note: run {run_id} ended as completed_with_failures\n"
+    )
     assert stored(stateful) == "41"
 
 

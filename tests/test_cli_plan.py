@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cli_support import invoke
 from pz.codes import Code
 from pz.connectors.contract import ReadShape
-from pz.errors import Problem
+from pz.errors import Problem, Severity
 from pz.graph.delivery import Guarantee
 from pz.graph.model import NodeKind
 from pz.plan.artifact import plan_to_json, write_plan
@@ -88,9 +88,14 @@ def test_a_node_holds_what_applies_to_it_and_nothing_else() -> None:
     assert set(pipeline) == {"id", "kind", "name", "way", "reason"}
 
 
-def test_a_refusal_that_no_run_would_meet_is_a_warning() -> None:
-    refusal = Problem(Code.PZ0363, "no tokens here", hint="use another connector")
+def test_warnings_of_the_way_to_the_plan_are_printed() -> None:
+    warning = Problem(Code.PZ0223, "nobody uses 'x'", "x.sql", hint="load it", severity=Severity.WARNING)
+    got = invoke("plan", project=Planner(replace(PLAN, warnings=(warning,))))
+    assert (got.code, got.err) == (0, "warning PZ0223: nobody uses 'x' (x.sql)\nhint: load it\n")
+
+
+def test_a_refusal_outside_of_the_selection_is_in_the_artifact() -> None:
+    refusal = Problem(Code.PZ0363, "no tokens here")
     node = PlannedNode("e" * 16, NodeKind.SOURCE_LOAD, "x.y", Way.ARROW_STREAM, "read=feed", refusal=refusal)
-    got = invoke("plan", project=Planner(Plan((node,), PLAN.budget)))
-    assert got.code == 0
-    assert got.err == "warning PZ0363: no tokens here\nhint: use another connector\n"
+    (written,) = plan_to_json(Plan((node,), PLAN.budget))["nodes"]
+    assert written["refusal"] == {"code": "PZ0363", "message": "no tokens here"}

@@ -6,13 +6,12 @@ signature, so that a verb's module names only what is its own.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,14 +19,19 @@ from pz.cli.failures import ExitCode
 from pz.cli.help import Page, documented, documented_group
 from pz.cli.output import Output
 
+if TYPE_CHECKING:
+    from pz.api import OpenProject
+
 __all__ = ["Invocation", "callback", "group", "verb"]
 
 Verb = Callable[..., int | None]
 
 
-def _open_project(path: Path) -> Any:
-    """Open a project; the import of the API, and with it of DuckDB and Arrow, waits until a verb needs it."""
-    return importlib.import_module("pz.api").open_project(path)
+def _open_project(path: Path) -> OpenProject:
+    """Open a project; the import of the API waits until a verb needs it."""
+    from pz.api import open_project
+
+    return open_project(path)
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,10 @@ class Invocation:
     project: Path = Path()
     verbosity: int = 0
     output: Output = field(default_factory=Output.of_process)
-    opener: Callable[[Path], Any] = _open_project
+    opener: Callable[[Path], OpenProject] = _open_project
 
-    def open(self) -> Any:
-        """The project that the verb is about: a `pz.api.OpenProject`."""
+    def open(self) -> OpenProject:
+        """The project that the verb is about."""
         return self.opener(self.project)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pz.cli.command import Invocation
 from pz.cli.failures import report
@@ -17,29 +17,13 @@ from pz.cli.signals import StopSignals
 from pz.connectors.contract import CancelToken
 from pz.events import Event, Handler, Notice
 
-__all__ = ["Action", "RunOutcome", "execute"]
+if TYPE_CHECKING:
+    from pz.api import RunResult
+
+__all__ = ["Action", "execute"]
 
 
-class RunOutcome(Protocol):
-    """The part of `pz.api.RunResult` that the command line reads."""
-
-    @property
-    def nothing_to_do(self) -> bool:
-        """Whether there was nothing to run."""
-        ...
-
-    @property
-    def exit_code(self) -> int:
-        """0, 1 or 3."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """``run <id>: a succeeded, b failed, c skipped (<path>)``."""
-        ...
-
-
-Action = Callable[[Handler, CancelToken], RunOutcome]
+Action = Callable[[Handler, CancelToken], "RunResult"]
 
 _STOPPING = "stopping; a second signal ends the process at once"
 
@@ -122,7 +106,7 @@ def _aside(stream: Stream, text: str) -> None:
     thread.join(1.0)
 
 
-def _conclude(cli: Invocation, log_format: LogFormat, result: RunOutcome) -> None:
+def _conclude(cli: Invocation, log_format: LogFormat, result: RunResult) -> None:
     """The summary; the view has shown everything else, also why there was nothing to do."""
     output = cli.output
     if output.abandoned:

@@ -61,9 +61,13 @@ def _pz_exit(failure: PzError) -> ExitCode:
 
 
 def _os_problem(failure: OSError) -> Problem | None:
-    """The coded form of a failing disk; None for what has no code of its own."""
+    """The coded form of a failing disk; None for what has no code of its own.
+
+    Whatever goes wrong with a path below ``.pz`` (a file where a folder belongs, say) is something the user can mend.
+    """
     named = isinstance(failure.filename, str | bytes | os.PathLike)
-    problem = os_problem(failure, Path(os.fsdecode(failure.filename) if named else _NOWHERE), Code.PZ0500)
+    path = Path(os.fsdecode(failure.filename) if named else _NOWHERE)
+    problem = os_problem(failure, path, Code.PZ0702 if ".pz" in path.parts else Code.PZ0500)
     if problem.code is Code.PZ0500:
         return None
     return problem if named else replace(problem, message=problem.message.removesuffix(f": {_NOWHERE}"))

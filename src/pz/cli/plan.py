@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +11,9 @@ from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import All, AsJson, Flows, Select
+from pz.cli.output import printable
 from pz.cli.render.lines import human_bytes
-from pz.cli.render.table import print_table
-from pz.errors import Severity
+from pz.cli.render.table import fits, print_table
 
 if TYPE_CHECKING:
     from pz.plan.model import Budget, Plan, PlannedNode
@@ -63,15 +62,18 @@ def plan(
         cli.output.out.write(to_json(plan_to_json(made)))
     else:
         _print(cli, made)
-    # The planner raises what a run of this selection would meet; what is left concerns nodes outside of it.
-    outside = [node.refusal for node in made.nodes if node.refusal is not None]
-    print_problems((replace(problem, severity=Severity.WARNING) for problem in outside), cli.output)
+    print_problems(made.warnings, cli.output, quiet=cli.quiet)
     return ExitCode.OK
 
 
 def _print(cli: Invocation, made: Plan) -> None:
     columns = ("node", "kind", "way", "partitions", "retry", "reason", "guarantee")
-    print_table(cli.output, columns, [_row(node) for node in made.nodes], right=("partitions",))
+    rows = [_row(node) for node in made.nodes]
+    if cli.output.live and not fits(columns, rows):
+        for row in rows:
+            cli.output.out.write(_stacked(row))
+    else:
+        print_table(cli.output, columns, rows, right=("partitions",))
     for line in budget_lines(made.budget):
         cli.output.out.line(line)
     if not cli.quiet:
@@ -89,6 +91,14 @@ def _row(node: PlannedNode) -> tuple[str, ...]:
         node.reason,
         guarantee_text(node),
     )
+
+
+def _stacked(row: tuple[str, ...]) -> str:
+    """One node on a narrow terminal: what it is, then why and what is guaranteed, indented."""
+    name, kind, way, partitions, retry, reason, guarantee = map(printable, row)
+    facts = [way, f"{partitions} partitions" if partitions else "", f"retry {retry}" if retry else ""]
+    lines = [f"{name} [{kind}]", "  " + ", ".join(filter(None, facts)), f"  {reason}"]
+    return "\n".join([*lines, f"  {guarantee}"] if guarantee else lines) + "\n"
 
 
 def retry_text(policy: RetryPolicy | None) -> str:

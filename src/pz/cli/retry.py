@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pz.cli.command import Invocation, verb
-from pz.cli.execute import RunOutcome, execute
+from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import FailFast, LogFormat, LogFormatOption
 
 if TYPE_CHECKING:
+    from pz.api import RunResult
     from pz.connectors.contract import CancelToken
     from pz.events import Handler
 
@@ -52,10 +53,7 @@ def retry(
 ) -> int:
     """Continue the last run."""
 
-    def action(on_event: Handler, cancel: CancelToken) -> RunOutcome:
-        outcome: RunOutcome = cli.open().retry(
-            full_refresh=full_refresh, fail_fast=fail_fast, on_event=on_event, cancel=cancel
-        )
-        return outcome
+    def action(on_event: Handler, cancel: CancelToken) -> RunResult:
+        return cli.open().retry(full_refresh=full_refresh, fail_fast=fail_fast, on_event=on_event, cancel=cancel)
 
     return execute(cli, log_format, action)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pz.cli.command import Invocation, verb
-from pz.cli.execute import RunOutcome, execute
+from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import (
     All,
@@ -23,6 +23,7 @@ from pz.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pz.api import RunResult
     from pz.connectors.contract import CancelToken
     from pz.events import Handler
 
@@ -91,8 +92,8 @@ def run(
     variables = parse_vars(vars_text)
     bound = {} if max_passes is None else {"max_passes": max_passes}
 
-    def action(on_event: Handler, cancel: CancelToken) -> RunOutcome:
-        outcome: RunOutcome = cli.open().run(
+    def action(on_event: Handler, cancel: CancelToken) -> RunResult:
+        return cli.open().run(
             *(flows or ()),
             select=select,
             everything=everything,
@@ -104,7 +105,6 @@ def run(
             on_event=on_event,
             cancel=cancel,
         )
-        return outcome
 
     return execute(cli, log_format, action)
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _PAGE = Page(
     "Print rows of a pipeline.",
-    """Shows a fresh preview: the pipeline and what stands above it run in a scratch database, and nothing is delivered or stored.
-    With --run, the rows that an earlier run staged, as long as retention keeps its staging.""",
+    """Shows a fresh preview: the pipeline and what stands above it run in a scratch database, as if for the first time.
+    Nothing is delivered, no state is read or stored, and no run is left behind. With --run, the rows that an earlier run
+    staged, as long as retention keeps its staging.""",
     (
         ("pz show orders_enriched", "twenty rows"),
         ("pz show orders_enriched --limit 1000 --format csv > rows.csv", "for a spreadsheet"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pz.cli.command import Invocation, verb
-from pz.cli.execute import RunOutcome, execute
+from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import FailFast, LogFormat, LogFormatOption, Select, Vars, parse_vars
 
 if TYPE_CHECKING:
     import typer
 
+    from pz.api import RunResult
     from pz.connectors.contract import CancelToken
     from pz.events import Handler
 
@@ -43,10 +44,7 @@ def run_checks(
     """Run checks."""
     variables = parse_vars(vars_text)
 
-    def action(on_event: Handler, cancel: CancelToken) -> RunOutcome:
-        outcome: RunOutcome = cli.open().test(
-            select=select, vars=variables, fail_fast=fail_fast, on_event=on_event, cancel=cancel
-        )
-        return outcome
+    def action(on_event: Handler, cancel: CancelToken) -> RunResult:
+        return cli.open().test(select=select, vars=variables, fail_fast=fail_fast, on_event=on_event, cancel=cancel)
 
     return execute(cli, log_format, action)

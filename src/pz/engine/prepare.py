@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pz.graph.compiler import compile_project
 from pz.graph.dry_compile import dry_compile
 from pz.graph.model import Graph, NodeKind
 from pz.graph.selection import select
+from pz.plan.artifact import write_plan
 from pz.plan.configuration import check_configuration
 from pz.plan.model import Plan
 from pz.plan.planner import plan_graph
@@ -86,13 +87,19 @@ def _execution_set(graph: Graph, request: Request) -> frozenset[str]:
 
 
 def plan_for(root: Path, environ: Mapping[str, str], request: Request, *, connect: bool) -> Plan:
-    """The plan of the whole project (a plan never asks to choose a flow); ``connect`` adds the probe phase."""
+    """The plan of what is named, of everything when nothing is; ``connect`` adds the probe phase.
+
+    ``plan.json`` gets the nodes outside of the selection as well.
+    """
     nothing_named = not request.flows and request.select is None
     prepared = prepare(
         root, environ, Request("plan", request.flows, request.select, request.everything or nothing_named)
     )
+    plan = prepared.plan
     if connect:
         from pz.engine.probe import probe_plan
 
-        return probe_plan(prepared)
-    return prepared.plan
+        plan = probe_plan(prepared)
+    write_plan(prepared.project.state_dir / "target", plan)
+    chosen = tuple(node for node in plan.nodes if node.node_id in prepared.execution)
+    return replace(plan, nodes=chosen, warnings=prepared.warnings)

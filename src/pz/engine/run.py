@@ -36,8 +36,10 @@ from pz.engine.reading import Reading, resolve_reading
 from pz.engine.result import Progress, RunResult
 from pz.engine.tasks import tasks_for
 from pz.errors import Problem, Severity
-from pz.events import EventBus, Notice, RetentionSwept, RunCompleted, RunStarted, now, timestamp
+from pz.events import EventBus, Notice, OutlineNode, RetentionSwept, RunCompleted, RunStarted, now, timestamp
 from pz.graph.model import SinkNode, SourceNode
+from pz.graph.selection import flow_names
+from pz.plan.artifact import write_plan
 from pz.runs.directory import RunDirectory
 from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord, RunResults, RunStatus
 from pz.runs.records import ResultsWriter, write_record, write_results
@@ -69,6 +71,7 @@ def execute(
         reading = resolve_reading(prepared, request, began, prior, bindings, probed, origin)
         record = _record(prepared, request, directory, reading, bindings, prior, timestamp(started))
         write_record(directory.path, record)
+        write_plan(prepared.project.state_dir / "target", prepared.plan)
         journal = _Journal(directory, record, bus)
         journal.begin(prepared, (*prepared.warnings, *healed, *reading.problems))
         with _staging(prepared, directory) as staging:
@@ -81,6 +84,16 @@ def execute(
             cancelled=cancel.cancelled, problems=advanced.problems, keep_last=prepared.project.keep_last
         )
         return replace(result, progress=Progress.of(reading, stored=bool(advanced.written)))
+
+
+def _outline(prepared: Prepared) -> tuple[OutlineNode, ...]:
+    """What will run, flow by flow; a flow is called after its last pipeline."""
+    graph = prepared.graph
+    return tuple(
+        OutlineNode(node.id, node.kind.value, node.name, name)
+        for name, flow in zip(flow_names(graph), graph.components(), strict=True)
+        for node in graph.in_order(flow & prepared.execution)
+    )
 
 
 @dataclass
@@ -101,7 +114,12 @@ class _Journal:
         """Open the stream: run_started, then what was found while preparing."""
         run_id = self.record.run_id
         self.bus.publish(
-            RunStarted(run_id=run_id, project_name=prepared.project.name, node_count=len(prepared.execution))
+            RunStarted(
+                run_id=run_id,
+                project_name=prepared.project.name,
+                node_count=len(prepared.execution),
+                outline=_outline(prepared),
+            )
         )
         for problem in problems:
             self.warn(problem)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pz.errors import Code, Problem, ProjectError
@@ -12,6 +15,8 @@ from pz.staging.results import first_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pz.engine.result import RunResult
 
 __all__ = ["preview", "read_run", "read_staged"]
 
@@ -48,7 +53,10 @@ def read_run(root: Path, run_id: str, name: str, limit: int) -> pa.Table:
 
 
 def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -> pa.Table:
-    """Run a pipeline and what it needs, but no sink and no state, and return its first rows."""
+    """Run a pipeline and what it needs in a scratch folder, and return its first rows.
+
+    No sink is written, no state is read or stored, and no run is left behind: the last run stays the last run.
+    """
     from pz.connectors.contract import CancelToken
     from pz.engine.prepare import Request, prepare
     from pz.engine.run import execute
@@ -59,8 +67,23 @@ def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -
     prepared = prepare(root, environ, request)
     if (NodeKind.PIPELINE, pipeline) not in prepared.graph.by_name:
         raise ProjectError(Problem(Code.PZ0210, f"there is no pipeline '{pipeline}'", hint="list them with: pz ls"))
-    result = execute(prepared, request, EventBus(), CancelToken())
+    with _scratch(root) as scratch:
+        project = replace(prepared.project, scratch=scratch)
+        result = execute(replace(prepared, project=project), request, EventBus(), CancelToken())
+        return _first_rows(result, pipeline, limit)
+
+
+def _first_rows(result: RunResult, pipeline: str, limit: int) -> pa.Table:
     failed = next((node for node in result.nodes if node.error is not None), None)
     if failed is not None and failed.error is not None:
         raise ProjectError(Problem(Code(failed.error.code), f"'{failed.name}': {failed.error.message}"))
     return read_staged(result.run_dir, pipeline, limit)
+
+
+@contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    """A folder on the project's own disk, which is gone afterwards."""
+    parent = root / ".pz" / "tmp"
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="preview-", dir=parent) as folder:
+        yield Path(folder)

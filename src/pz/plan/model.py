@@ -65,11 +65,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All nodes of the graph in topological order, and the budget."""
+    """All nodes of the graph in topological order, and the budget. ``warnings`` were found on the way to the plan."""
 
     nodes: tuple[PlannedNode, ...]
     budget: Budget
     notes: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
     def __getitem__(self, node_id: str) -> PlannedNode:
         return next(node for node in self.nodes if node.node_id == node_id)

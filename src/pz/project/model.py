@@ -265,7 +265,7 @@ class ConnectorRequirement:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A loaded project. ``keep_last`` is None when retention is off."""
+    """A loaded project. ``keep_last`` is None when retention is off; ``scratch`` stands in for ``.pz`` in a preview."""
 
     root: Path
     name: str
@@ -277,8 +277,9 @@ class Project:
     connectors: tuple[ConnectorRequirement, ...] = ()
     connections: Mapping[str, ConnectionDecl] = field(default_factory=dict)
     pipelines: Mapping[str, PipelineDecl] = field(default_factory=dict)
+    scratch: Path | None = None
 
     @property
     def state_dir(self) -> Path:
         """``.pz`` of the project: target, runs, state, locks. Never committed."""
-        return self.root / ".pz"
+        return self.scratch or self.root / ".pz"

@@ -9,18 +9,14 @@ from pz.cli.output import printable
 from pz.codes import CODES, Code
 from pz.errors import Problem, Severity
 from pz.events import (
-    AmbiguousDateInferenceDetected,
     BreakerStateChanged,
     ConnectorLog,
     Event,
-    LossyIntegerInferenceDetected,
-    MergeKeyDuplicatesDetected,
     NodeCompleted,
     Notice,
     RetentionSwept,
     RetryScheduled,
     RunCompleted,
-    SourceDriftDetected,
 )
 
 __all__ = [
@@ -93,7 +89,11 @@ def _visible_rows(event: NodeCompleted) -> str:
 
 
 def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
-    """The note or warning that an event amounts to; ``names`` are the nodes' names by id. None for all other events."""
+    """The note or warning that an event amounts to; ``names`` are the nodes' names by id.
+
+    None for all other events, also for what was found in the data (drift, duplicate keys, inference): a notice in words
+    comes with each of those.
+    """
     match event:
         case Notice():
             return _notice(event)
@@ -104,25 +104,6 @@ def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
             return _note(f"connection '{event.connection}': {event.message}")
         case BreakerStateChanged():
             return _note(f"connection '{event.connection}': circuit breaker {event.state}")
-        case SourceDriftDetected():
-            kinds = {"added": event.added, "removed": event.removed, "retyped": event.retyped}
-            changes = "; ".join(f"{kind} {', '.join(columns)}" for kind, columns in kinds.items() if columns)
-            return _warning(Code.PZ0331, f"columns of '{event.dataset}' changed: {changes}")
-        case MergeKeyDuplicatesDetected():
-            keys = ", ".join(event.keys)
-            return _warning(
-                Code.PZ0522,
-                f"{names.get(event.node_id, event.node_id)}: {event.groups} key(s) ({keys}) occur more than once; "
-                f"{event.extra_rows} row(s) were dropped",
-            )
-        case LossyIntegerInferenceDetected():
-            columns = ", ".join(event.columns)
-            return _warning(Code.PZ0523, f"{names.get(event.node_id, event.node_id)}: read as double: {columns}")
-        case AmbiguousDateInferenceDetected():
-            columns = ", ".join(event.columns)
-            return _warning(
-                Code.PZ0524, f"{names.get(event.node_id, event.node_id)}: read as {event.format} by guess: {columns}"
-            )
     return None
 
 
@@ -137,10 +118,6 @@ def _notice(event: Notice) -> Problem:
 
 def _note(message: str) -> Problem:
     return Problem(Code.PZ0501, message, hint="", severity=Severity.NOTE)
-
-
-def _warning(code: Code, message: str) -> Problem:
-    return Problem(code, message, severity=Severity.WARNING)
 
 
 def retention_line(event: RetentionSwept) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 
 from pz.cli.output import Output, printable
 
-__all__ = ["print_table", "text_table"]
+__all__ = ["fits", "print_table", "text_table"]
 
 
 def print_table(
@@ -31,6 +32,12 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Seq
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines) + "\n"
+
+
+def fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the table can stand on this terminal without folding a cell; one cell more per column for its rules."""
+    widths = [max(len(cell) for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    return sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
 
 
 def _print_ruled(output: Output, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> None:
