@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pz.engine.result import RunResult
+    from pz.graph.model import Graph
 
 __all__ = ["preview", "read_run", "read_staged"]
 
@@ -62,11 +63,19 @@ def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -
     from pz.engine.run import execute
     from pz.events import EventBus
     from pz.graph.model import NodeKind
+    from pz.project.nearmiss import near_miss
 
-    request = Request("show", select=f"+{pipeline}")
-    prepared = prepare(root, environ, request)
-    if (NodeKind.PIPELINE, pipeline) not in prepared.graph.by_name:
-        raise ProjectError(Problem(Code.PZ0210, f"there is no pipeline '{pipeline}'", hint="list them with: pz ls"))
+    def chosen(graph: Graph) -> frozenset[str]:
+        node = graph.by_name.get((NodeKind.PIPELINE, pipeline))
+        if node is None:
+            known = [name for kind, name in graph.by_name if kind is NodeKind.PIPELINE]
+            close = near_miss(pipeline, known)
+            hint = f"did you mean '{close}'?" if close is not None else "list them with: pz ls"
+            raise ProjectError(Problem(Code.PZ0210, f"there is no pipeline '{pipeline}'", hint=hint))
+        return graph.ancestors([node.id])
+
+    request = Request("show")
+    prepared = prepare(root, environ, request, choose=chosen)
     with _scratch(root) as scratch:
         project = replace(prepared.project, scratch=scratch)
         result = execute(replace(prepared, project=project), request, EventBus(), CancelToken())

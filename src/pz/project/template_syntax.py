@@ -9,6 +9,7 @@ Python syntax error, loops and macros report every pass to the meter, and text i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -134,6 +135,8 @@ class _Instruments(NodeTransformer):
     def visit_Const(self, node: nodes.Const) -> nodes.Node:
         if isinstance(node.value, str) and MARK in node.value:
             raise TemplateSyntaxError("text cannot hold a NUL character", node.lineno)
+        if isinstance(node.value, float) and not math.isfinite(node.value):
+            raise TemplateSyntaxError("the number is too large; write a smaller number, or text", node.lineno)
         return node
 
     def visit_TemplateData(self, node: nodes.TemplateData) -> nodes.Node:

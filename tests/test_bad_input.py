@@ -1,0 +1,108 @@
+"""Every mistake in a project or a command line gets its code, its place and a way out, through the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bad_connectors
+from bad_projects import CASES, CONNECTIONS, CSV, Bad
+from cli_support import Answer, Capture
+from projects import write
+from pz.cli.command import Invocation
+from pz.cli.main import answer
+from pz.cli.output import Output
+from pz.codes import CODES, Code
+from pz.testing.reference import distribution_path
+
+SOURCE = Path(__file__).parents[1] / "src" / "pz"
+
+# Codes of the catalogue that nothing can raise today, and why.
+UNUSED = {
+    "PZ0125": "state lives beside the project; there is no remote backend that needs a connection",
+    "PZ0232": "run_id and run_started_at are sentinels outside of identity: an id never changes from run to run",
+    "PZ0364": "no connector has a warning of its own yet",
+}
+
+
+@pytest.fixture(scope="module")
+def connectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The reference connectors and the bad ones are installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(distribution_path()))
+        patch.syspath_prepend(str(bad_connectors.install(tmp_path_factory.mktemp("installed"))))
+        yield
+
+
+def invoke(root: Path, *line: str) -> Answer:
+    out, err = Capture(), Capture()
+    output = Output(out, err, {})
+    code = answer(["--project", str(root), *line], output, Invocation(output=output))
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+def names() -> list[str]:
+    """An id a case: the code, and a number where a code has several."""
+    seen: dict[str, int] = {}
+    found = []
+    for case in CASES:
+        seen[case.code] = seen.get(case.code, 0) + 1
+        found.append(case.code if seen[case.code] == 1 else f"{case.code}-{seen[case.code]}")
+    return found
+
+
+@pytest.mark.parametrize("bad", CASES, ids=names())
+@pytest.mark.usefixtures("connectors")
+def test_a_mistake_is_named_with_its_place_and_a_way_out(bad: Bad, tmp_path: Path) -> None:
+    for number, line in enumerate(bad.verbs):
+        root = tmp_path / str(number)
+        write(root, {"connections.yml": CONNECTIONS, "data/t.csv": CSV, **bad.files})
+        for change in bad.before:
+            change(root)
+        got = invoke(root, *line)
+        printed = got.err + got.out
+        assert got.code == bad.exit, printed
+        assert "Traceback" not in printed
+        head, advice = found(printed, bad)
+        assert bad.message in head
+        assert advice.startswith("hint: "), printed
+        assert bad.hint in advice
+
+
+def found(printed: str, bad: Bad) -> tuple[str, str]:
+    """The line of the problem, and its hint with the lines that belong to it."""
+    lines = printed.split("\n")
+    place = f" ({bad.where})" if bad.where else ""
+    for number, line in enumerate(lines):
+        if line.strip().startswith(f"{bad.severity} {bad.code}: ") and line.endswith(place):
+            if not bad.where:
+                assert not re.search(r"\.(yml|sql)(:\d+)?\)$", line), "the place is known after all"
+            return line, "\n".join(lines[number + 1 :]).strip()
+    pytest.fail(f"no {bad.severity} {bad.code} at {bad.where or 'no place'} in:\n{printed}")
+
+
+def in_scope(code: str) -> bool:
+    """Load, compile, connectors, planning and SQL: what a project can get wrong."""
+    return code < "PZ0402"
+
+
+def mentioned() -> set[str]:
+    files = [file for file in SOURCE.rglob("*.py") if file.name != "codes.py"]
+    return {code for file in files for code in re.findall(r"Code\.(PZ\d{4})", file.read_text(encoding="utf-8"))}
+
+
+def test_every_code_that_the_source_can_raise_is_provoked() -> None:
+    provoked = {case.code for case in CASES}
+    assert {code for code in mentioned() if in_scope(code)} - provoked == set()
+
+
+def test_every_other_code_of_the_catalogue_has_a_reason() -> None:
+    silent = {str(code) for code in CODES if in_scope(str(code))} - mentioned()
+    assert silent == set(UNUSED)
+
+
+def test_the_cases_name_codes_that_exist() -> None:
+    assert {case.code for case in CASES} <= {str(code) for code in Code}
