@@ -31,6 +31,7 @@ from pz.testing.reference_source import (
 )
 from pz.testing.script import Fault, UnexpectedFault
 from pz.testing.server import Server
+from pz.testing.values import arrow_schema, duck_types
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "at": "TIMESTAMP", "price": "DECIMAL(9,2)"}
 ROWS = [
@@ -220,3 +221,14 @@ def test_the_plain_connector_has_one_anonymous_partition(server: Server) -> None
     partitions: list[Partition] = list(source(server, ReferencePlain()).plan_read(spec(partitions=5), ReadHints()))
     assert len(partitions) == 1
     assert not isinstance(partitions[0], IdentifiedPartition)
+
+
+def test_type_names_known_by_heart_are_those_that_duckdb_prints() -> None:
+    kinds = {
+        name: name
+        for name in ("BOOLEAN", "INTEGER", "BIGINT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "DECIMAL(9,2)")
+    }
+    kinds["TIMESTAMP WITH TIME ZONE"] = "TIMESTAMP WITH TIME ZONE"
+    assert dict(duck_types(arrow_schema(kinds))) == kinds
+    nested = {"a": "INTEGER[]", "b": "STRUCT(x INTEGER)"}
+    assert dict(duck_types(arrow_schema(nested))) == nested

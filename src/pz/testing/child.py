@@ -10,17 +10,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pz
 from pz import durable
 
 __all__ = ["cli", "main", "serve"]
 
-WARM = ("duckdb", "pyarrow", "pyarrow.parquet", "jinja2", "yaml", "jsonschema", "pz.testing.reference")
+# What a run imports sooner or later; DuckDB looks for pandas when it binds a parameter.
+WARM = ("duckdb", "pyarrow", "pyarrow.parquet", "pyarrow.dataset", "jinja2", "yaml", "jsonschema", "pandas", "asyncio")
 
 
 def cli(arguments: Sequence[str]) -> int:
@@ -36,7 +39,8 @@ def cli(arguments: Sequence[str]) -> int:
 
 def serve() -> None:
     """Answer requests until the other side closes."""
-    for module in (*WARM, "pz.api", "pz.cli.main"):
+    ours = (found.name for found in pkgutil.walk_packages(pz.__path__, "pz.") if not found.name.endswith("__main__"))
+    for module in (*WARM, *ours):
         try:
             importlib.import_module(module)
         except ModuleNotFoundError:  # what is not installed will be missed by the fork, which says so

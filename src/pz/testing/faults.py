@@ -132,7 +132,8 @@ class WarmInterpreter:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pz.testing.child", "--serve"],
-            env={**os.environ, **child_environment()},
+            # Number libraries must not start threads: a fork has only the thread that forked.
+            env={**os.environ, **child_environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

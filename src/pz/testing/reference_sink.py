@@ -23,8 +23,8 @@ from pz.connectors.contract import (
 )
 from pz.durable import Step, step
 from pz.sqltext import literal
-from pz.testing.reference_source import duck_types
 from pz.testing.server import Server, table_to_cells
+from pz.testing.values import duck_types
 from pz.testing.writes import Mark, Write, pack_schema
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pz.connectors.contract import (
 )
 from pz.sqltext import literal, quote
 from pz.testing.server import Change, Server, StoredRow, cells_to_table
-from pz.testing.values import canonical, order_key, parse_canonical
+from pz.testing.values import canonical, duck_types, order_key, parse_canonical
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -492,13 +492,3 @@ def _conditions(dataset: DatasetSpec, schema: pa.Schema) -> list[str]:
         found.append(f"({cursor} {sign} {literal(dataset.upper.value + zone)})")
     keep_null = dataset.options.get("null_rows", True) or dataset.lower is None
     return [f"({part} OR {cursor} IS NULL)" for part in found] if keep_null else found
-
-
-def duck_types(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Columns of an Arrow schema with the type names that DuckDB prints."""
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.register("empty", schema.empty_table())
-        described = connection.sql("SELECT column_name, column_type FROM (DESCRIBE empty)").fetchall()
-    return [(str(name), str(kind)) for name, kind in described]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_schema", "canonical", "decode_array", "encode_array", "order_key", "parse_canonical"]
+__all__ = ["arrow_schema", "canonical", "decode_array", "duck_types", "encode_array", "order_key", "parse_canonical"]
 
 Cell = Any
 """A JSON value: the encoded form of one cell."""
@@ -27,6 +27,38 @@ def arrow_schema(columns: dict[str, str]) -> pa.Schema:
     listed = ", ".join(f'NULL::{kind} AS "{name.replace(chr(34), chr(34) * 2)}"' for name, kind in columns.items())
     with duckdb.connect() as connection:
         return connection.sql(f"SELECT {listed}").to_arrow_table().schema
+
+
+def duck_types(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Columns of an Arrow schema with the type names that DuckDB prints."""
+    known = [(field.name, _duck_type(field.type)) for field in schema]
+    if all(name for _, name in known):
+        return [(column, str(name)) for column, name in known]
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.register("empty", schema.empty_table())
+        described = connection.sql("SELECT column_name, column_type FROM (DESCRIBE empty)").fetchall()
+    return [(str(name), str(kind)) for name, kind in described]
+
+
+def _duck_type(kind: pa.DataType) -> str | None:
+    """The usual types without opening a database, which costs more than all else that a probe does."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    named = {
+        pa.bool_(): "BOOLEAN",
+        pa.int32(): "INTEGER",
+        pa.int64(): "BIGINT",
+        pa.float64(): "DOUBLE",
+        pa.string(): "VARCHAR",
+        pa.date32(): "DATE",
+        pa.timestamp("us"): "TIMESTAMP",
+        pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
+    }
+    return named.get(kind)
 
 
 def encode_array(array: pa.Array) -> list[Cell]:

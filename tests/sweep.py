@@ -1,0 +1,176 @@
+"""The crash sweep: kill a run at a durable step, recover, compare with the model. Generic over scenarios and steps.
+
+A *stage* is a project in the state before the run that is to die: nothing delivered yet (``first``), or one run delivered
+and the source changed since (``later``). Each case copies the stage, so cases are independent and can run side by side.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pz.testing.faults import Outcome, WarmInterpreter, list_steps
+from pz.testing.server import Server
+from sweep_scenarios import SCENARIOS, Model, Scenario
+
+RUN = ("run", "--all")
+RETRY = ("retry",)
+NOTHING_TO_RETRY = re.compile(r"PZ05(00|01|02)")
+ALLOWED_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """A passage of a durable step: ``sink_commit.before``, the nth."""
+
+    name: str
+    nth: int
+
+    @property
+    def failpoint(self) -> str:
+        """As `PZ_FAILPOINT` has it; ``inside`` tears the write."""
+        action = "torn" if self.name.endswith(".inside") else "kill"
+        step = self.name.removesuffix(".inside") if action == "torn" else self.name
+        return f"{step}:{self.nth}={action}"
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.nth}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kill (or two) and one way to recover."""
+
+    scenario: Scenario
+    stage: str
+    kills: tuple[Point, ...]
+    recovery: str
+
+    def __str__(self) -> str:
+        return "-".join([self.scenario.name, self.stage, *map(str, self.kills), self.recovery])
+
+
+class Sweep:
+    """The stages and traces of the scenarios, made once, and the runner of cases."""
+
+    def __init__(self, root: Path, warm: WarmInterpreter) -> None:
+        self._root = root
+        self._warm = warm
+        self._stages: dict[tuple[str, str], tuple[Path, Model]] = {}
+        self._steps: dict[tuple[str, str], dict[str, int]] = {}
+
+    def stage(self, scenario: Scenario, stage: str) -> tuple[Path, Model]:
+        """The project before the run that dies, and its model."""
+        key = (scenario.name, stage)
+        if key not in self._stages:
+            root = self._root / f"{scenario.name}-{stage}"
+            model = Model(scenario)
+            scenario.create(root)
+            model.mutate(Server(root / "far"), 0)
+            if stage == "later":
+                done = self._warm.run(RUN, root)
+                assert done.code == 0, _tell(done)
+                model.deliver()
+                assert model.broken_promise(Server(root / "far")) is None, model.broken_promise(Server(root / "far"))
+                model.mutate(Server(root / "far"), 1)
+            self._stages[key] = (root, model)
+        return self._stages[key]
+
+    def steps(self, scenario: Scenario, stage: str) -> dict[str, int]:
+        """The points that an uninterrupted run passes, with how often; that run itself keeps the promise."""
+        key = (scenario.name, stage)
+        if key not in self._steps:
+            with self._copy(scenario, stage) as (root, model):
+                trace = root.with_suffix(".trace")
+                done = self._warm.run(RUN, root, trace=trace)
+                assert done.code == 0, _tell(done)
+                model.deliver()
+                broken = model.broken_promise(Server(root / "far"))
+                assert broken is None, f"an uninterrupted run: {broken}"
+                self._steps[key] = list_steps(trace)
+        return self._steps[key]
+
+    def points(self, scenario: Scenario, stage: str) -> Iterator[Point]:
+        """First and last passage of every point."""
+        for name, count in self.steps(scenario, stage).items():
+            for nth in sorted({1, count}):
+                yield Point(name, nth)
+
+    def cases(self, stages: tuple[str, ...] = ("first", "later")) -> Iterator[Case]:
+        """All single kills, with both ways to recover."""
+        for scenario in SCENARIOS:
+            for stage in stages:
+                for point in self.points(scenario, stage):
+                    for recovery in ("retry", "run"):
+                        yield Case(scenario, stage, (point,), recovery)
+
+    def run(self, case: Case) -> None:
+        """Kill, recover, check; then change the source once more and check again: state was never ahead."""
+        with self._copy(case.scenario, case.stage) as (root, model):
+            server = Server(root / "far")
+            before = _state(root)
+            for index, point in enumerate(case.kills):
+                verb = RUN if index == 0 else self._verb(case.recovery)
+                died = self._warm.run(verb, root, failpoint=point.failpoint)
+                assert died.killed or index > 0, f"{case}: not reached: {_tell(died)}"
+            model.deliver()
+            if _state(root) != before:
+                broken = model.broken_promise(server)
+                assert broken is None, f"{case}: state is ahead of the destination: {broken}"
+            self._recover(case, root)
+            broken = model.broken_promise(server)
+            assert broken is None, f"{case}: after the recovery: {broken}"
+            model.mutate(server, 7)
+            done = self._warm.run(RUN, root)
+            assert done.code == 0, f"{case}: the next run: {_tell(done)}"
+            model.deliver()
+            broken = model.broken_promise(server)
+            assert broken is None, f"{case}: after the next run: {broken}"
+
+    def _recover(self, case: Case, root: Path) -> None:
+        """One retry (a run where nothing is left to retry), or one run, must do."""
+        done = self._warm.run(self._verb(case.recovery), root)
+        if case.recovery == "retry" and done.code == 2 and NOTHING_TO_RETRY.search(done.stderr + done.stdout):
+            done = self._warm.run(RUN, root) if self._left_undone(case, root) else Outcome(0, "", "")
+        assert done.code == 0, f"{case}: {case.recovery} did not recover: {_tell(done)}"
+
+    def _left_undone(self, case: Case, root: Path) -> bool:
+        """Whether the killed run got so little done that it never became a run of record, or had ended already."""
+        return case.kills[0].name != "finish_run.after"
+
+    @staticmethod
+    def _verb(recovery: str) -> tuple[str, ...]:
+        return RETRY if recovery == "retry" else RUN
+
+    def _copy(self, scenario: Scenario, stage: str) -> _Copy:
+        root, model = self.stage(scenario, stage)
+        return _Copy(root, model)
+
+
+class _Copy:
+    """A throw-away copy of a stage and its model."""
+
+    def __init__(self, root: Path, model: Model) -> None:
+        self._from, self._model = root, model
+        self._to = root.with_name(f"case-{random.getrandbits(64):016x}")
+
+    def __enter__(self) -> tuple[Path, Model]:
+        shutil.copytree(self._from, self._to)
+        return self._to, copy.deepcopy(self._model)
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._to, ignore_errors=True)
+
+
+def _state(root: Path) -> dict[str, bytes]:
+    folder = root / ".pz" / "state"
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
+
+
+def _tell(outcome: Outcome) -> str:
+    return f"exit {outcome.code}\n{outcome.stdout[-1500:]}\n{outcome.stderr[-1500:]}"
