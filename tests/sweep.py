@@ -7,8 +7,8 @@ and the source changed since (``later``). Each case copies the stage, so cases a
 from __future__ import annotations
 
 import copy
+import json
 import random
-import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +20,6 @@ from sweep_scenarios import SCENARIOS, Model, Scenario
 
 RUN = ("run", "--all")
 RETRY = ("retry",)
-NOTHING_TO_RETRY = re.compile(r"PZ05(00|01|02)")
-ALLOWED_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,25 @@ class Sweep:
                 self._steps[key] = list_steps(trace)
         return self._steps[key]
 
+    def recovery_steps(self, scenario: Scenario) -> dict[str, int]:
+        """The points that retries after a death in the load and after one in the delivery pass."""
+        passed: dict[str, int] = {}
+        names = self.steps(scenario, "later")
+        late = [
+            name for name in ("complete_partition.after", "complete_load.after", "sink_commit.after") if name in names
+        ]
+        for name in late:
+            with self._copy(scenario, "later") as (root, _):
+                self._warm.run(RUN, root, failpoint=Point(name, 1).failpoint)
+                trace = root.with_suffix(".trace")
+                self._warm.run(RETRY, root, trace=trace)
+                passed |= list_steps(trace)
+        return passed
+
+    def remove(self) -> None:
+        """Take the stages away."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
     def points(self, scenario: Scenario, stage: str) -> Iterator[Point]:
         """First and last passage of every point."""
         for name, count in self.steps(scenario, stage).items():
@@ -109,11 +126,23 @@ class Sweep:
                     for recovery in ("retry", "run"):
                         yield Case(scenario, stage, (point,), recovery)
 
+    def double(self, chance: random.Random, stages: tuple[str, ...] = ("first", "later")) -> Case:
+        """A sampled double crash: the recovery of a kill dies too, at a point that it passes."""
+        scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
+        first = chance.choice(list(self.points(scenario, stage)))
+        with self._copy(scenario, stage) as (root, _):
+            self._warm.run(RUN, root, failpoint=first.failpoint)
+            trace = root.with_suffix(".trace")
+            self._warm.run(self._verb(recovery), root, trace=trace)
+            passed = list_steps(trace) if trace.exists() else {}
+        second = [Point(name, nth) for name, count in passed.items() for nth in sorted({1, count})]
+        return Case(scenario, stage, (first, *([chance.choice(second)] if second else [])), recovery)
+
     def run(self, case: Case) -> None:
         """Kill, recover, check; then change the source once more and check again: state was never ahead."""
         with self._copy(case.scenario, case.stage) as (root, model):
             server = Server(root / "far")
-            before = _state(root)
+            before, runs = _state(root), _recorded(root)
             for index, point in enumerate(case.kills):
                 verb = RUN if index == 0 else self._verb(case.recovery)
                 died = self._warm.run(verb, root, failpoint=point.failpoint)
@@ -122,7 +151,7 @@ class Sweep:
             if _state(root) != before:
                 broken = model.broken_promise(server)
                 assert broken is None, f"{case}: state is ahead of the destination: {broken}"
-            self._recover(case, root)
+            self._recover(case, root, _recorded(root) > runs)
             broken = model.broken_promise(server)
             assert broken is None, f"{case}: after the recovery: {broken}"
             model.mutate(server, 7)
@@ -132,16 +161,15 @@ class Sweep:
             broken = model.broken_promise(server)
             assert broken is None, f"{case}: after the next run: {broken}"
 
-    def _recover(self, case: Case, root: Path) -> None:
-        """One retry (a run where nothing is left to retry), or one run, must do."""
+    def _recover(self, case: Case, root: Path, recorded: bool) -> None:
+        """One retry, or one run, must do. A run that died before it was recorded leaves nothing to retry."""
         done = self._warm.run(self._verb(case.recovery), root)
-        if case.recovery == "retry" and done.code == 2 and NOTHING_TO_RETRY.search(done.stderr + done.stdout):
-            done = self._warm.run(RUN, root) if self._left_undone(case, root) else Outcome(0, "", "")
+        if case.recovery == "retry" and not recorded:
+            assert done.code in {0, 2}, f"{case}: a retry of nothing: {_tell(done)}"
+            done = self._warm.run(RUN, root)
+        elif case.recovery == "retry" and done.code == 2 and _last_status(root) == "success":
+            return  # the run had ended when it was killed
         assert done.code == 0, f"{case}: {case.recovery} did not recover: {_tell(done)}"
-
-    def _left_undone(self, case: Case, root: Path) -> bool:
-        """Whether the killed run got so little done that it never became a run of record, or had ended already."""
-        return case.kills[0].name != "finish_run.after"
 
     @staticmethod
     def _verb(recovery: str) -> tuple[str, ...]:
@@ -170,6 +198,16 @@ class _Copy:
 def _state(root: Path) -> dict[str, bytes]:
     folder = root / ".pz" / "state"
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
+
+
+def _recorded(root: Path) -> int:
+    return len(list((root / ".pz" / "runs").glob("*/run.json")))
+
+
+def _last_status(root: Path) -> str:
+    """The status of the newest run."""
+    results = sorted((root / ".pz" / "runs").glob("*/run_results.json"))
+    return str(json.loads(results[-1].read_text())["status"]) if results else ""
 
 
 def _tell(outcome: Outcome) -> str:

@@ -43,6 +43,26 @@ def test_a_connector_of_ours_keeps_the_contract(name: str, tmp_path: Path) -> No
     assert report.ok, report.render()
 
 
+@pytest.mark.parametrize(
+    ("name", "inexact", "left"),
+    [
+        ("duckdb", {}, 0),
+        ("localfiles", {"INTERVAL": "as string, values differ"}, 0),
+        ("reference", {}, 0),
+        ("reference_api", {}, 3),
+        ("reference_plain", {}, 0),
+    ],
+)
+def test_the_answers_of_our_connectors_are_as_recorded(
+    name: str, inexact: dict[str, str], left: int, tmp_path: Path
+) -> None:
+    fixture = fixture_for(name, tmp_path)
+    assert fixture is not None
+    answers = run_conformance(fixture).answers
+    assert {kind: answer for kind, answer in answers.types.items() if answer != "exact"} == inexact
+    assert answers.rows_left_by_abort == left
+
+
 def test_every_check_applies_to_some_connector_of_ours(tmp_path: Path) -> None:
     ran = set()
     for name in fixture_names():

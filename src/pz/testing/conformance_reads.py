@@ -30,10 +30,11 @@ from pz.connectors.contract import (
     Source,
     SyncStatePartition,
 )
+from pz.cursors import CursorType
 from pz.testing.conformance import Case, Check, NotApplicable
 from pz.testing.gates import OpenGate
 from pz.testing.oracle import assert_equal, differences
-from pz.testing.values import canonical, encode_array
+from pz.testing.values import canonical, duck_types, encode_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +184,9 @@ def an_upper_bound_holds(case: Case) -> None:
     """No row behind the upper bound comes, every row up to it does; a lower bound loses no row above it."""
     case.needs(Capability.BOUNDED_WINDOW)
     name, low, high = _bounds(case)
-    bounded = replace(case.dataset(), cursor=name, lower=Bound(low[1], False), upper=Bound(high[1], True))
+    kind = CursorType.from_duckdb(dict(duck_types(case.rows().schema))[name])
+    lower, upper = Bound(low[1], inclusive=False), Bound(high[1], inclusive=True)
+    bounded = replace(case.dataset(), cursor=name, cursor_type=kind, lower=lower, upper=upper)
     cells = _cells(case.rows(), name)
     pairs = list(zip(case.rows().to_pylist(), cells, strict=True))
     allowed = [row for row, cell in pairs if cell <= high[0]]
@@ -285,13 +288,17 @@ def _planned_ways(case: Case, dataset: DatasetSpec) -> Iterator[tuple[str, list[
 
 
 def run_scan(scan: NativeScan) -> list[dict[str, object]]:
-    """The rows of a fragment."""
+    """The rows of a fragment, verified where it asks for that."""
     import duckdb
 
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         for statement in scan.setup:
             connection.execute(statement)
-        return list(connection.sql(f"SELECT * FROM {scan.relation}").to_arrow_table().to_pylist())
+        rows = connection.sql(f"SELECT * FROM {scan.relation}").to_arrow_table().to_pylist()
+    if scan.verify is not None:
+        scan.verify()
+    return list(rows)
 
 
 def rows_of(partitions: Iterable[Partition]) -> list[dict[str, object]]:

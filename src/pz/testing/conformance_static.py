@@ -105,7 +105,9 @@ def planning_is_offline_and_free_of_effects(case: Case) -> None:
         with case.without_effects():
             copies = [sink.native_copy(output) for _ in range(2)]
         sink.close()
-        assert copies[0] == copies[1]
+        # Temporary names may differ; what is promised may not.
+        promised = [copy and (copy.mechanism, [final for _, final in copy.moves]) for copy in copies]
+        assert promised[0] == promised[1]
 
 
 def what_is_not_there_is_a_typed_error_without_secrets(case: Case) -> None:

@@ -100,21 +100,6 @@ def a_merge_updates_and_inserts_by_key(case: Case) -> None:
             assert_equal(case.target(output), _table([(1, "a"), (2, "B"), (3, None)]), "a merge")
 
 
-def a_merge_refuses_null_keys(case: Case) -> None:
-    """A NULL in a merge key is refused, and nothing of that write lands."""
-    case.needs(Capability.MERGE_WRITES)
-    if not case.fixture.connector.capabilities & Capability.TRANSACTIONAL:
-        raise NotApplicable("no TRANSACTIONAL")
-    output = _output(case, WriteStrategy.MERGE)
-    _session(case, output, [(1, "a")])
-    try:
-        _session(case, _another(output), [(5, "x"), (None, "y")])
-    except ConnectorError:
-        assert_equal(case.target(output), _table([(1, "a")]))
-        return
-    raise AssertionError("a NULL key was accepted")
-
-
 def strategies_without_a_flag_are_refused(case: Case) -> None:
     """A strategy that no capability announces is refused with a permanent error."""
     has = case.fixture.connector.capabilities
@@ -135,9 +120,9 @@ def a_commit_is_all_or_nothing(case: Case) -> None:
     with _open(case, output) as session:
         for row in range(3):
             session.write_batch(_batch([(row, "x")]))
-        visible = _held(case, output)
+        visible = _peek(case, output)
         _commit(session)
-    case.found["visible_before_commit"] = bool(visible)
+    case.found["visible_before_commit"] = None if visible is None else visible > 0
     if case.fixture.connector.capabilities & Capability.TRANSACTIONAL:
         assert not visible, f"{visible} rows were visible before the commit"
     assert _held(case, output) == 3
@@ -294,6 +279,8 @@ def _round_trip(case: Case, kind: str, value: str) -> str:
 
     query = f"SELECT 1 AS id, CAST({value} AS {kind}) AS v UNION ALL SELECT 2, NULL"
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET arrow_lossless_conversion = true")
         table = connection.sql(query).to_arrow_table()
     output = replace(_output(case, WriteStrategy.APPEND), columns=(Column("id", "INTEGER"), Column("v", kind)))
     try:
@@ -309,6 +296,14 @@ def _round_trip(case: Case, kind: str, value: str) -> str:
         if same and back == table.schema.field("v").type
         else f"as {back}, values {'equal' if same else 'differ'}"
     )
+
+
+def _storage(table: pa.Table) -> pa.DataType:
+    """The type of the column; a boolean is one whether it is held in a bit or in a byte."""
+    import pyarrow as pa
+
+    kind = table.schema.field("v").type
+    return pa.bool_() if getattr(kind, "extension_name", "") == "arrow.bool8" else kind
 
 
 # How a relation is written: by a session, or by statements that DuckDB runs.
@@ -339,7 +334,10 @@ def run_copy(copy: NativeCopy, table: pa.Table) -> None:
 
     for directory in copy.directories:
         directory.mkdir(parents=True, exist_ok=True)
+    for leftover in copy.stale:
+        leftover.unlink(missing_ok=True)  # durable: ok - a scratch target of the suite
     with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
         connection.register("conformance_arrow", table)
         connection.execute("CREATE TEMP TABLE conformance_rows AS FROM conformance_arrow")
         for statement in copy.setup:
@@ -444,6 +442,14 @@ def _batch(rows: Rows) -> pa.RecordBatch:
     return _table(rows).combine_chunks().to_batches()[0]
 
 
+def _peek(case: Case, output: OutputSpec) -> int | None:
+    """The rows that others see while a session is open; None where the destination lets nobody look."""
+    try:
+        return _held(case, output)
+    except NotApplicable:
+        return None
+
+
 def _held(case: Case, output: OutputSpec) -> int:
     return int(case.target(output).num_rows)
 
@@ -456,7 +462,6 @@ WRITE_CHECKS: tuple[Check, ...] = (
     an_append_adds,
     a_replace_replaces,
     a_merge_updates_and_inserts_by_key,
-    a_merge_refuses_null_keys,
     strategies_without_a_flag_are_refused,
     a_commit_is_all_or_nothing,
     an_abort_leaves_what_is_declared,

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pz.connectors.contract import ConnectionSpec, Connector, DatasetSpec, OutputSpec, WriteStrategy
-from pz.testing.conformance import Fixture
+from pz.sqltext import quote
+from pz.testing.conformance import Fixture, NotApplicable
 from pz.testing.reference import Reference, ReferenceApi, ReferencePlain
 from pz.testing.server import Server
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
 __all__ = ["GROUP", "fixture_for", "fixture_names"]
 
@@ -34,6 +40,8 @@ def fixture_names() -> tuple[str, ...]:
 
 def _makers() -> dict[str, Maker]:
     known: dict[str, Maker] = {
+        "duckdb": duckdb,
+        "localfiles": localfiles,
         "reference": reference,
         "reference_api": reference_api,
         "reference_plain": reference_plain,
@@ -74,6 +82,85 @@ def _reference(connector: Connector, scratch: Path, *variants: dict[str, object]
         secrets=("hunter2-secret",),
         touched=("calls.log",),
     )
+
+
+def localfiles(scratch: Path) -> Fixture:
+    """Parquet files by a glob; the same rows as csv under a contract."""
+    import pyarrow.csv as csv
+    import pyarrow.parquet as pq
+
+    from pz.connectors.files.localfiles import LocalFiles
+
+    rows = _server(scratch).table("orders")
+    data = scratch / "data"
+    data.mkdir()
+    for part in range(2):
+        pq.write_table(rows.slice(part * 12, 12), data / f"orders-{part}.parquet")
+    csv.write_csv(rows, data / "orders.csv")
+    contract = {"id": "bigint", "name": "varchar", "at": "timestamp", "price": "decimal(9,2)"}
+    (scratch / "file").touch()
+    return Fixture(
+        connector=LocalFiles(),
+        connection=ConnectionSpec("files", {"root": "data"}, scratch),
+        dataset=DatasetSpec("files", "orders", {"path": "orders-*.parquet", "format": "parquet"}),
+        rows=rows,
+        cursor="at",
+        variants=(DatasetSpec("files", "orders", {"path": "orders.csv", "format": "csv"}, contract),),
+        output=lambda name: OutputSpec("files", name, WriteStrategy.APPEND, {"path": name, "format": "parquet"}),
+        read_back=lambda output: _parquet(data / output.entity),
+        broken=ConnectionSpec("files", {"root": "file"}, scratch),
+    )
+
+
+def _parquet(folder: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = sorted(folder.glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(file) for file in files]) if files else pa.table({})
+
+
+def duckdb(scratch: Path) -> Fixture:
+    """A table of a database file."""
+    from pz.connectors.duckdb.connector import DuckDb
+
+    rows = _server(scratch).table("orders")
+    file = scratch / "warehouse.duckdb"
+    with _database(file) as connection:
+        connection.register("conformance_orders", rows)
+        connection.execute("CREATE TABLE orders AS FROM conformance_orders")  # durable: ok - a scratch database
+    return Fixture(
+        connector=DuckDb(),
+        connection=ConnectionSpec("warehouse", {"path": file.name}, scratch),
+        dataset=DatasetSpec("warehouse", "orders", {}),
+        rows=rows,
+        cursor="at",
+        output=lambda name: OutputSpec("warehouse", name, WriteStrategy.APPEND, {}),
+        read_back=lambda output: _table(file, output.entity),
+        broken=ConnectionSpec("warehouse", {"path": "nowhere/warehouse.duckdb"}, scratch),
+    )
+
+
+def _database(file: Path) -> DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(str(file))
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET arrow_lossless_conversion = true")
+    return connection
+
+
+def _table(file: Path, name: str) -> pa.Table:
+    import duckdb
+    import pyarrow as pa
+
+    try:
+        opened = _database(file)
+    except (duckdb.BinderException, duckdb.ConnectionException, duckdb.IOException) as busy:
+        raise NotApplicable("the database file is open for writing") from busy
+    with opened as connection:
+        there = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $name", {"name": name}).fetchone()
+        return connection.table(quote(name)).to_arrow_table() if there else pa.table({})
 
 
 def reference(scratch: Path) -> Fixture:

@@ -1,0 +1,103 @@
+"""A run that dies at any durable step is recovered by one retry, and by one run, to exactly what its cell promises.
+
+`make crash-sweep` dies at the first and the last passage of every point, before, inside and after, in every legal cell of
+the pairing matrix, and twice in a row at sampled pairs. `make test` runs a sample of the same cases.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pz.connectors.contract import OnDelete
+from pz.durable import Step
+from pz.graph.delivery import MATRIX
+from pz.testing.faults import WarmInterpreter
+from sweep import Case, Sweep
+from sweep_scenarios import SCENARIOS, Scenario
+
+SEED = int(os.environ.get("PZ_SWEEP_SEED", "20240229"))
+DOUBLES = int(os.environ.get("PZ_SWEEP_DOUBLES", "300"))
+STAGES = ("first", "later")
+
+# Steps that these scenarios cannot pass, with the test that does.
+ELSEWHERE: dict[Step, str] = {}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
+    # Process death keeps the page cache, so a memory file system serves as well as a disk, and sooner.
+    memory = Path("/dev/shm")
+    root = memory / f"pz-sweep-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path_factory.mktemp("sweep")
+    root.mkdir(exist_ok=True)
+    with WarmInterpreter() as warm:
+        made = Sweep(root, warm)
+        yield made
+        made.remove()
+
+
+def test_every_legal_cell_of_the_matrix_has_a_scenario() -> None:
+    legal = {(c.shape, c.strategy, d) for c in MATRIX if c.guarantee is not None for d in _kinds(c.on_delete)}
+    covered = {(s.shape, s.strategy, s.on_delete) for s in SCENARIOS}
+    assert legal <= covered
+
+
+def _kinds(on_delete: tuple[OnDelete | None, ...]) -> tuple[OnDelete | None, ...]:
+    """A cell that holds for any ``on_delete`` is covered without one."""
+    return (None,) if None in on_delete else on_delete
+
+
+def failures(sweep: Sweep, cases: Iterator[Case] | list[Case]) -> list[str]:
+    found = []
+    for case in cases:
+        try:
+            sweep.run(case)
+        except (AssertionError, TimeoutError) as failure:
+            found.append(f"{case} (seed {SEED}): {failure}")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_sampled_death_is_recovered(sweep: Sweep, scenario: Scenario) -> None:
+    chance = random.Random(f"{SEED} {scenario.name}")
+    stage = chance.choice(STAGES)
+    points = list(sweep.points(scenario, stage))
+    cases = [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in ("retry", "run")]
+    assert failures(sweep, cases) == []
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("recovery", ["retry", "run"])
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_death_is_recovered(sweep: Sweep, scenario: Scenario, stage: str, recovery: str) -> None:
+    cases = [Case(scenario, stage, (point,), recovery) for point in sweep.points(scenario, stage)]
+    print(f"{len(cases)} kills")
+    assert failures(sweep, cases) == []
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("part", range(10))
+def test_a_death_during_recovery_is_recovered(sweep: Sweep, part: int) -> None:
+    chance = random.Random(f"{SEED} {part}")
+    cases = [sweep.double(chance) for _ in range(DOUBLES // 10)]
+    assert failures(sweep, cases) == []
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_step_is_passed_by_some_scenario_or_its_recovery(sweep: Sweep) -> None:
+    passed = {name.partition(".")[0] for s in SCENARIOS for stage in STAGES for name in sweep.steps(s, stage)}
+    for scenario in SCENARIOS:
+        passed |= {name.partition(".")[0] for name in sweep.recovery_steps(scenario)}
+    assert {step for step in Step if step.value not in passed} == set(ELSEWHERE)
