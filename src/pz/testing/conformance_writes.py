@@ -290,12 +290,10 @@ def _round_trip(case: Case, kind: str, value: str) -> str:
         return "refused"
     found = case.target(output)
     same = rows_of(found) == rows_of(table)
-    back = found.schema.field("v").type
-    return (
-        "exact"
-        if same and back == table.schema.field("v").type
-        else f"as {back}, values {'equal' if same else 'differ'}"
-    )
+    back = _storage(found)
+    if same and back == _storage(table):
+        return "exact"
+    return f"as {back}, values {'equal' if same else 'differ'}"
 
 
 def _storage(table: pa.Table) -> pa.DataType:
