@@ -21,6 +21,14 @@ from pz.testing.server import Server
 Row = dict[str, Any]
 
 COLUMNS = {"id": "BIGINT", "name": "VARCHAR", "at": "BIGINT"}
+# Few threads: a run of thirty rows spends most of its time on starting them.
+PROJECT = """\
+name: shop
+version: 1.0.0
+engine:
+  threads: 2
+  duckdb: { threads: 1, memory_limit: 200MB }
+"""
 PIPELINE = "INSERT INTO {{ sink('dst', 'out') }}\nSELECT * FROM {{ source('src', 'orders') }}\n"
 
 
@@ -44,7 +52,7 @@ class Scenario:
     def create(self, root: Path) -> None:
         """Write the project and make its far side, with fifteen rows."""
         (root / "pipelines").mkdir(parents=True)
-        (root / "project.yml").write_text("name: shop\nversion: 1.0.0\n")
+        (root / "project.yml").write_text(PROJECT)
         (root / "connections.yml").write_text(json.dumps(self._connections(), indent=1))  # JSON is YAML
         (root / "pipelines" / "orders.sql").write_text(PIPELINE)
         server = Server(root / "far")
