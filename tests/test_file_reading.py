@@ -195,7 +195,7 @@ class TestBroken:
         [
             (b"a,b\n1,x\n2\n", "f.csv', line 3: 1 values where the header has 2"),
             (b"a,b\n1,x\n2,y,z\n", "f.csv', line 3: 3 values where the header has 2"),
-            (b"a,b\n1,secret\nfoo,secret\n", "'a'"),
+            (b"a,b\n1,secret\nfoo,secret\n", "f.csv', line 3, column 'a'"),
             (b"a,b\n1,x\x00y\n", "NUL"),
             (b'a,b\n1,"x\n', "never closes"),
             (b'a,b\n1,"x"y\n', "closing quote"),

@@ -27,7 +27,7 @@ from pz.connectors.files.formats import Format, ReadOptions
 from pz.connectors.files.paths import FileRoot, FileStamp, group_files, partition_id
 from pz.connectors.files.scan import FileSchema, discover, relation
 from pz.connectors.files.scratch import open_scratch, scratch
-from pz.connectors.files.values import fault
+from pz.connectors.files.values import Care, fault
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
 from pz.sqltext import literal as sql_literal
@@ -109,11 +109,34 @@ class FilePartition:
             yield from _held_back(connection.sql(sql).to_arrow_reader(options.max_rows), cancel, self.verify)
         except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
             cancel.raise_if_set()
-            raise explain_or_none(error, _names(self.files)) or PermanentError(
+            raise self.explain(error) or PermanentError(
                 f"reading failed ({type(error).__name__})", code=Code.PZ0722
             ) from error
         finally:
             connection.close()
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """DuckDB's error about these files, in words without row values; reads them again where it must to tell more."""
+        explained = explain_or_none(error, _names(self.files))
+        if explained is None and "Conversion Error" in str(error) and self.options.format.delimited:
+            return self._find_conversion_fault()
+        return explained
+
+    def _find_conversion_fault(self) -> ConnectorError | None:
+        """Where a cell is that does not fit: with its line if DuckDB's reader trips over it, else with its column.
+
+        None when the files are in order: then the error came from somewhere else.
+        """
+        import duckdb
+
+        for care in (Care.TYPED, Care.CHECKED):
+            with scratch() as connection:
+                sql = relation(self.files, self.options, self.schema, care)
+                try:
+                    connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {sql}").fetchall()
+                except duckdb.Error as error:
+                    return explain_or_none(error, _names(self.files))
+        return None
 
     def _sniffer(self) -> str | None:
         if self.options.format is not Format.CSV or not self.schema.inferred or len(self.files) != 1:
@@ -147,6 +170,7 @@ class FileSource:
         self._root = root
         self._cache = cache
         self._seen: dict[str, str] = {}
+        self._last: FilePartition | None = None
 
     def schema(self, dataset: DatasetSpec) -> pa.Schema:
         """The Arrow schema of the dataset's columns."""
@@ -180,7 +204,8 @@ class FileSource:
             file.verify()
         self._seen.update(_names(files))
         options = ReadOptions.parse(dataset.entity, dataset.options)
-        return FilePartition(files, options, FileSchema.from_json(told["schema"]), dataset, hints)
+        self._last = FilePartition(files, options, FileSchema.from_json(told["schema"]), dataset, hints)
+        return self._last
 
     def probe(self, dataset: DatasetSpec) -> SourceProbe:
         """Columns and bytes; rows where the files tell (parquet); for a cursor its highest value and the NULLs."""
@@ -202,7 +227,10 @@ class FileSource:
 
     def explain(self, error: Exception) -> ConnectorError | None:
         """DuckDB's error about files, in words without row values."""
-        return explain_or_none(error, self._seen)
+        explained = explain_or_none(error, self._seen)
+        if explained is None and self._last is not None:
+            return self._last.explain(error)
+        return explained
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -213,7 +241,8 @@ class FileSource:
         if not files and not options.missing_is_empty:
             raise PermanentError(_no_match(options), code=Code.PZ0720)
         schema = self._cache.get(files, options, dataset.columns)
-        return FilePartition(files, options, schema, dataset, hints)
+        self._last = FilePartition(files, options, schema, dataset, hints)
+        return self._last
 
     def _list(self, options: ReadOptions) -> tuple[FileStamp, ...]:
         files = self._root.list(options.path)
@@ -235,7 +264,7 @@ class FileSource:
         try:
             row = connection.execute(sql).fetchone()
         except duckdb.Error as error:
-            raise explain_or_none(error, _names(whole.files)) or error from error
+            raise whole.explain(error) or error from error
         assert row is not None
         try:
             return (None if row[0] is None else canonical(row[0], kind)), int(row[1])

@@ -13,7 +13,7 @@ from pz.connectors.files.delimited import Dialect
 from pz.connectors.files.formats import Format, Layout, ReadOptions
 from pz.connectors.files.paths import FileStamp
 from pz.connectors.files.scratch import scratch
-from pz.connectors.files.values import DuckType, read_type, reading
+from pz.connectors.files.values import Care, DuckType, read_type, reading
 from pz.errors import Code
 from pz.sqltext import literal, quote
 
@@ -170,10 +170,10 @@ def _refuse_missing(file: FileStamp, schema: FileSchema, held: set[str]) -> None
         )
 
 
-def relation(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:
+def relation(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema, care: Care = Care.FAST) -> str:
     """SQL that can stand behind FROM: exactly the schema's columns, from exactly these files."""
     if options.format.delimited:
-        parts = _delimited_parts(files, options, schema)
+        parts = _delimited_parts(files, options, schema, care)
     elif options.format is Format.JSON:
         filled = [file for file in files if file.size > 0]
         parts = [_json_part(filled, options, schema)] if filled else []
@@ -190,12 +190,17 @@ def _nothing(schema: FileSchema) -> str:
 
 
 def _select(
-    format_: Format, schema: FileSchema, source: str, place: str, names: Mapping[str, str] | None = None
+    format_: Format,
+    schema: FileSchema,
+    source: str,
+    place: str,
+    names: Mapping[str, str] | None = None,
+    care: Care = Care.FAST,
 ) -> str:
     """``names`` gives the reader's spelling of a column where it differs in case."""
     spelled = names or {}
     parts = [
-        f"{reading(format_, spelled.get(column.name, column.name), type_, place)} AS {quote(column.name)}"
+        f"{reading(format_, spelled.get(column.name, column.name), type_, place, care)} AS {quote(column.name)}"
         for column, type_ in zip(schema.columns, schema.types, strict=True)
     ]
     return f"SELECT {', '.join(parts)} FROM {source}"
@@ -205,25 +210,27 @@ def _place(files: Sequence[FileStamp]) -> str:
     return literal(files[0].name) if len(files) == 1 else f"parse_filename({quote(_PLACE)})"
 
 
-def _delimited_parts(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> list[str]:
+def _delimited_parts(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema, care: Care) -> list[str]:
     by_header: dict[tuple[str, ...], list[FileStamp]] = {}
     for file in files:
         header = delimited.read_header(file, options)
         if header is not None:
             by_header.setdefault(header, []).append(file)
-    return [_delimited_part(header, group, options, schema) for header, group in by_header.items()]
+    return [_delimited_part(header, group, options, schema, care) for header, group in by_header.items()]
 
 
-def _delimited_part(header: Sequence[str], files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:
+def _delimited_part(
+    header: Sequence[str], files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema, care: Care
+) -> str:
     _refuse_missing(files[0], schema, {name.lower() for name in header})
     typed = {
-        column.name.lower(): (column.name, read_type(options.format, type_))
+        column.name.lower(): (column.name, read_type(options.format, type_, care))
         for column, type_ in zip(schema.columns, schema.types, strict=True)
     }
     types = [(name, typed[name.lower()][1] if name.lower() in typed else "VARCHAR") for name in header]
     names = {typed[name.lower()][0]: name for name in header if name.lower() in typed}
     source = delimited.reader_sql(files, types, options, schema.dialect, _PLACE)
-    return _select(options.format, schema, source, _place(files), names)
+    return _select(options.format, schema, source, _place(files), names, care)
 
 
 def _json_part(files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema) -> str:

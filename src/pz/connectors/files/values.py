@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
 from pz.connectors.contract import PermanentError
@@ -22,7 +23,21 @@ if TYPE_CHECKING:
     import duckdb
     from duckdb.sqltypes import DuckDBPyType
 
-__all__ = ["DuckType", "fault", "read_type", "reading", "writing"]
+__all__ = ["Care", "DuckType", "fault", "read_type", "reading", "writing"]
+
+
+class Care(StrEnum):
+    """How a csv column is read.
+
+    ``FAST`` refuses whatever does not fit, but leaves the wording of a text that is no number to DuckDB. The other two say
+    where the fault is, and are slower: ``TYPED`` lets DuckDB's reader convert (it tells the line, and rounds fractions),
+    ``CHECKED`` tells file and column of every fault.
+    """
+
+    FAST = "fast"
+    TYPED = "typed"
+    CHECKED = "checked"
+
 
 _INTEGERS = frozenset(
     {"tinyint", "smallint", "integer", "bigint", "hugeint"}
@@ -164,11 +179,11 @@ def _parquet_leaf(column: str, sql: str, type_: DuckType) -> str | None:
 # Reading
 
 
-def read_type(format_: Format, type_: DuckType) -> str:
+def read_type(format_: Format, type_: DuckType, care: Care = Care.FAST) -> str:
     """The type that the reader is asked for, so that `reading` can convert and check the value afterwards."""
     if format_ is Format.JSON:
         return _json_read_type(type_)
-    if type_.kind in _INTEGERS or type_.kind == "decimal":
+    if care is not Care.TYPED and (type_.kind in _INTEGERS or type_.kind == "decimal"):
         return "VARCHAR"
     return type_.sql
 
@@ -189,48 +204,79 @@ def _json_read_type(type_: DuckType) -> str:
     return type_.sql
 
 
-def reading(format_: Format, column: str, type_: DuckType, place: str) -> str:
+def reading(format_: Format, column: str, type_: DuckType, place: str, care: Care = Care.FAST) -> str:
     """The SQL that turns what the reader gave into the declared type.
 
     ``place`` is SQL text that tells the file, for the message of a value that does not fit.
     """
     if format_ is Format.PARQUET:
         return f"CAST({quote(column)} AS {type_.sql})"
-    if format_.delimited and type_.children:
-        return quote(column)
-    converted = _convert(quote(column), type_, lambda sql, leaf: _read_leaf(format_, column, sql, leaf, place))
+    if format_.delimited:
+        return _reading_cell(column, type_, place, care)
+    converted = _convert(quote(column), type_, lambda sql, leaf: _json_cell(column, sql, leaf, place))
     if converted is None:
         return quote(column)
     return f"CAST({converted} AS {type_.sql})" if type_.children else converted
 
 
-def _read_leaf(format_: Format, column: str, sql: str, type_: DuckType, place: str) -> str | None:
-    if type_.kind in _INTEGERS:
-        return _checked(sql, type_, _fraction(sql, 0), column, place)
-    if type_.kind == "decimal":
-        if format_ is Format.JSON and type_.precision > _EXACT_DIGITS:
-            return _wide_json_decimal(sql, type_, column, place)
-        return _checked(sql, type_, _fraction(sql, type_.scale), column, place)
-    if format_ is Format.JSON and type_.kind in {"blob", "bit", "bignum", "interval"}:
-        return _checked(sql, type_, None, column, place)
+def _reading_cell(column: str, type_: DuckType, place: str, care: Care) -> str:
+    sql = quote(column)
+    if care is Care.TYPED or not (type_.kind in _INTEGERS or type_.kind == "decimal"):
+        return sql
+    if care is Care.CHECKED:
+        return _checked(sql, type_, column, place)
+    return (
+        f"CASE WHEN {_suspect(sql, type_.scale)} THEN {_exact(sql, type_, column, place)} ELSE {_cast(sql, type_)} END"
+    )
+
+
+def _json_cell(column: str, sql: str, type_: DuckType, place: str) -> str | None:
+    if type_.kind == "decimal" and type_.precision > _EXACT_DIGITS:
+        return _wide_json_decimal(sql, type_, column, place)
+    if type_.kind in _INTEGERS or type_.kind == "decimal":
+        return _checked(sql, type_, column, place)
+    if type_.kind in {"blob", "bit", "bignum", "interval"}:
+        return _checked_cast(sql, type_, column, place)
     return None
 
 
-def _fraction(sql: str, scale: int) -> str:
-    """Whether a number's text has more fraction digits than the type keeps (a cast would round them away)."""
+def _suspect(sql: str, scale: int) -> str:
+    """Whether a number's text may have more fraction digits than the type keeps: cheap, and rarely true."""
+    exponent = f"contains({sql}, 'e') OR contains({sql}, 'E')"
+    if scale == 0:
+        return f"contains({sql}, '.') OR {exponent}"
+    return f"(strlen({sql}) - instr({sql}, '.') > {scale} AND contains({sql}, '.')) OR {exponent}"
+
+
+def _loses_nothing(sql: str, scale: int) -> str:
+    """Whether the digits beyond the scale are zeros: exact, and slow."""
     kept = f"[.][0-9]{{0,{scale}}}0*" if scale else "[.]0*"
-    suspect = f"contains({sql}, '.') OR contains({sql}, 'e') OR contains({sql}, 'E')"
-    fits = f"regexp_full_match({sql}, '\\s*[+-]?[0-9]*({kept})?([eE][+]?[0-9]+)?\\s*')"
-    return f"({suspect}) AND NOT {fits}"
+    return f"regexp_full_match({sql}, '\\s*[+-]?[0-9]*({kept})?([eE][+]?[0-9]+)?\\s*')"
 
 
-def _checked(sql: str, type_: DuckType, unfit: str | None, column: str, place: str) -> str:
+def _checked(sql: str, type_: DuckType, column: str, place: str) -> str:
+    """A number's cast that fails with file and column where it does not fit or would round."""
+    exact, cast = _exact(sql, type_, column, place), _checked_cast(sql, type_, column, place)
+    return f"CASE WHEN {_suspect(sql, type_.scale)} THEN {exact} ELSE {cast} END"
+
+
+def _exact(sql: str, type_: DuckType, column: str, place: str) -> str:
+    # Nested in the caller's CASE, not joined by AND: DuckDB is free to evaluate the slow half of a conjunction first.
+    cast, lossy = _checked_cast(sql, type_, column, place), _lossy(type_, column, place)
+    return f"CASE WHEN {_loses_nothing(sql, type_.scale)} THEN {cast} ELSE {lossy} END"
+
+
+def _lossy(type_: DuckType, column: str, place: str) -> str:
+    return _located(column, f"a number has a fraction that the type {type_.sql} would lose", place, type_.sql)
+
+
+def _checked_cast(sql: str, type_: DuckType, column: str, place: str) -> str:
     does_not_fit = _located(column, f"a value does not fit the type {type_.sql}", place, type_.sql)
-    cast = f"COALESCE(TRY_CAST({sql} AS {type_.sql}), CASE WHEN {sql} IS NOT NULL THEN {does_not_fit} END)"
-    if unfit is None:
-        return cast
-    lossy = _located(column, f"a number has a fraction that the type {type_.sql} would lose", place, type_.sql)
-    return f"CASE WHEN {unfit} THEN {lossy} ELSE {cast} END"
+    return f"COALESCE(TRY_CAST({sql} AS {type_.sql}), CASE WHEN {sql} IS NOT NULL THEN {does_not_fit} END)"
+
+
+def _cast(sql: str, type_: DuckType) -> str:
+    return f"CAST({sql} AS {type_.sql})"
 
 
 def _wide_json_decimal(sql: str, type_: DuckType, column: str, place: str) -> str:
@@ -243,7 +289,7 @@ def _wide_json_decimal(sql: str, type_: DuckType, column: str, place: str) -> st
         place,
         type_.sql,
     )
-    return f"CASE WHEN {inexact} THEN {refusal} ELSE {_checked(text, type_, _fraction(text, type_.scale), column, place)} END"
+    return f"CASE WHEN {inexact} THEN {refusal} ELSE {_checked(text, type_, column, place)} END"
 
 
 def _located(column: str, what: str, place: str, sql_type: str) -> str:
