@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pz.connectors.contract import CancelToken, Capability, Connector, Gated, Sink, Source
+from pz.connectors.contract import (
+    CancelToken,
+    Capability,
+    ConnectionSpec,
+    Connector,
+    Gated,
+    SharesDatabase,
+    Sink,
+    Source,
+)
 from pz.engine.resilience.gate import Gate, Pacer
 from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
 from pz.graph.model import Graph, Node
@@ -102,7 +111,7 @@ class NodeContext:
     @contextmanager
     def source(self, connection: str) -> Iterator[Source]:
         """The opened read side, gated and closed exactly once."""
-        source = self.run.connector(connection).open_source(connection_spec(self.run.project, connection))
+        source = self.run.connector(connection).open_source(self._spec(connection))
         try:
             self._gate(source, connection)
             yield source
@@ -112,7 +121,7 @@ class NodeContext:
     @contextmanager
     def sink(self, connection: str) -> Iterator[Sink]:
         """The opened write side, gated and closed exactly once."""
-        sink = self.run.connector(connection).open_sink(connection_spec(self.run.project, connection))
+        sink = self.run.connector(connection).open_sink(self._spec(connection))
         try:
             self._gate(sink, connection)
             yield sink
@@ -146,10 +155,19 @@ class NodeContext:
             )
         )
 
+    def _spec(self, connection: str) -> ConnectionSpec:
+        return connection_spec(self.run.project, connection, self.run.graph)
+
     def _gate(self, side: Source | Sink, connection: str) -> None:
+        if isinstance(side, SharesDatabase):
+            side.use_database(self._open_cursor)
         if isinstance(side, Gated):
             self.gate = Gate(self.run.pacer(connection), self.planned.retry or RetryPolicy(), self.cancel)
             side.use_gate(self.gate)
+
+    def _open_cursor(self) -> DuckDBPyConnection:
+        """A staging cursor that the connector closes itself."""
+        return self.run.staging.open_cursor()
 
     def connector_log(self, connection: str) -> Callable[[str], None]:
         """A callback for a connector's notices."""

@@ -71,7 +71,7 @@ def _annotated(planned: PlannedNode, answer: SourceProbe | None) -> PlannedNode:
 
 def _source(prepared: Prepared, node: SourceNode) -> SourceProbe | None:
     connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
-    source = connector.open_source(connection_spec(prepared.project, node.connection))
+    source = connector.open_source(connection_spec(prepared.project, node.connection, prepared.graph))
     try:
         if not isinstance(source, ProbingSource):
             return None
@@ -82,7 +82,7 @@ def _source(prepared: Prepared, node: SourceNode) -> SourceProbe | None:
 
 def _target_missing(prepared: Prepared, node: SinkNode) -> bool:
     connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
-    sink = connector.open_sink(connection_spec(prepared.project, node.connection))
+    sink = connector.open_sink(connection_spec(prepared.project, node.connection, prepared.graph))
     try:
         return isinstance(sink, ProbingSink) and not sink.probe_output(output_spec(node)).exists
     finally:

@@ -84,7 +84,7 @@ class _Planner:
         connector = self.registry.get(self.project.connections[node.connection].connector)
         shape, scan, refusal = ReadShape.FULL, None, None
         try:
-            source = connector.open_source(connection_spec(self.project, node.connection))
+            source = connector.open_source(connection_spec(self.project, node.connection, self.graph))
             try:
                 shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
                 if Capability.NATIVE_SCAN in connector.capabilities:
@@ -147,7 +147,7 @@ class _Planner:
         copy, refusal = None, None
         self._check_write(node, connector)
         try:
-            sink = connector.open_sink(connection_spec(self.project, node.connection))
+            sink = connector.open_sink(connection_spec(self.project, node.connection, self.graph))
             try:
                 if Capability.NATIVE_COPY in connector.capabilities:
                     copy = sink.native_copy(output_spec(node))

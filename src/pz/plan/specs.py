@@ -10,15 +10,16 @@ from pz.connectors.contract import (
     ReadHints,
     ReadShape,
 )
-from pz.graph.model import SinkNode, SourceNode
+from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.project.model import Project
 
 __all__ = ["connection_spec", "dataset_spec", "output_spec", "read_hints"]
 
 
-def connection_spec(project: Project, name: str) -> ConnectionSpec:
-    """The spec of a connection of the project."""
-    return ConnectionSpec(name, project.connections[name].options, project.root)
+def connection_spec(project: Project, name: str, graph: Graph | None = None) -> ConnectionSpec:
+    """The spec of a connection; ``graph`` tells whether any output writes to it (None: take it that one does)."""
+    written = graph is None or any(sink.connection == name for sink in graph.sinks())
+    return ConnectionSpec(name, project.connections[name].options, project.root, written)
 
 
 def dataset_spec(

@@ -127,6 +127,15 @@ class StagingSession:
                 self._cursors.remove(made)
             made.close()
 
+    def open_cursor(self) -> DuckDBPyConnection:
+        """A cursor with ``USE run`` that the caller closes: for those who cannot work inside a block."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the staging session is closed")
+            made = self._root.cursor()
+        made.execute(f"USE {CATALOG}")
+        return made
+
     def transaction(self, cursor: DuckDBPyConnection, name: Step) -> AbstractContextManager[Transaction]:
         """Run a block in one transaction as the durable step ``name``: committed at its end, else rolled back."""
         return transaction(cursor, name)
@@ -272,6 +281,9 @@ def _connect(memory_limit_bytes: int | None, threads: int | None, temp_directory
         config["threads"] = str(threads)
     root = duckdb.connect(":memory:", config=config)
     root.execute("SET GLOBAL TimeZone = 'UTC'")
+    root.execute(
+        "SET GLOBAL arrow_lossless_conversion = true"
+    )  # else bit, timetz and 128-bit numbers change in batches
     return root
 
 

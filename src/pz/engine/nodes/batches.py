@@ -6,6 +6,7 @@ failure of a reader reaches the consumer as it was raised; when the consumer sto
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pz.engine.context import NodeContext
 
-__all__ = ["BatchStream", "check_shape", "counted"]
+__all__ = ["BatchStream", "check_shape", "counted", "narrowed", "reader"]
 
 DEPTH = 4
 POLL = 0.1
@@ -116,6 +117,31 @@ def counted(
         check_shape(batch, schema, dataset)
         context.progress(batch.num_rows, batch.nbytes)
         yield batch
+
+
+def reader(
+    context: NodeContext, stream: Iterable[pa.RecordBatch], announced: pa.Schema, dataset: str
+) -> pa.RecordBatchReader:
+    """The batches as one Arrow stream. A connector that was asked for some columns may deliver just those."""
+    import pyarrow as pa
+
+    batches = iter(stream)
+    first = next(batches, None)
+    if first is None:
+        return pa.RecordBatchReader.from_batches(announced, iter(()))
+    delivered = narrowed(first.schema, announced)
+    rest = itertools.chain((first,), batches)
+    return pa.RecordBatchReader.from_batches(delivered, counted(context, rest, delivered, dataset))
+
+
+def narrowed(delivered: pa.Schema, announced: pa.Schema) -> pa.Schema:
+    """The announced schema cut to the columns that were delivered, if these are some of it; else as announced."""
+    known = set(announced.names)
+    if not set(delivered.names) < known or len(set(announced.names)) != len(announced.names):
+        return announced
+    import pyarrow as pa
+
+    return pa.schema([announced.field(name) for name in delivered.names])
 
 
 def check_shape(batch: pa.RecordBatch, expected: pa.Schema, dataset: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, ChangeCapturePartition, Source
 from pz.durable import Step, step
-from pz.engine.nodes.batches import BatchStream, counted
+from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, Problem
@@ -40,8 +40,6 @@ QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _pz_lsn DESC, rowid DESC
 
 def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcome, NodeDone]:
     """Land and collapse one window of changes; ledger row and token commit with the collapsed rows."""
-    import pyarrow as pa
-
     node = landing.node
     partition = _only_partition(landing, source)
     schema = source.schema(landing.dataset)
@@ -53,7 +51,7 @@ def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcom
         context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx,
     ):
         changes = f"staging.{quote(node.relation + CHANGES)}"
-        cursor.register(BATCHES, pa.RecordBatchReader.from_batches(schema, counted(context, stream, schema, node.key)))
+        cursor.register(BATCHES, reader(context, stream, schema, node.key))
         tx.execute(f"CREATE OR REPLACE TABLE {changes} AS SELECT * FROM {BATCHES}")
         cursor.unregister(BATCHES)
         counts = _operation_counts(cursor, changes)

@@ -66,9 +66,13 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
             )
             cursor.execute(PROFILE)
             seen: list[int] = []
-            written = run_copy(
-                context, cursor, sink, output, relation, observe=lambda used: seen.extend(_scanned(used))
-            )
+
+            def moved(used: DuckDBPyConnection) -> None:
+                seen.extend(_scanned(used))
+                if scan.verify is not None:
+                    scan.verify()
+
+            written = run_copy(context, cursor, sink, output, relation, observe=moved)
     return (seen[0] if seen else written, written, written)
 
 

@@ -39,6 +39,8 @@ def run_copy(
         raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
     with explained(sink):
         context.run.staging.run_setup(copy.setup)
+    for leftover in copy.stale:
+        leftover.unlink(missing_ok=True)  # durable: ok - a dead attempt's temporary file, under this output's lock
     for directory in copy.directories:
         directory.mkdir(parents=True, exist_ok=True)
     try:

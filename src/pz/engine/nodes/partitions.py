@@ -31,7 +31,7 @@ from pz.connectors.contract import (
     VerifiablePartition,
 )
 from pz.engine.nodes import lints
-from pz.engine.nodes.batches import counted
+from pz.engine.nodes.batches import counted, narrowed
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
@@ -280,8 +280,13 @@ class _Work:
 
     def _read(self, part: Partition, stop: CancelToken) -> Iterator[pa.RecordBatch]:
         options = BatchOptions(target_bytes=self.context.run.project.engine.batch_bytes)
-        schema = self.source.schema(self.landing.dataset)
-        return counted(self.context, part.read(options, stop), schema, self.landing.node.key)
+        announced = self.source.schema(self.landing.dataset)
+        batches = part.read(options, stop)
+        first = next(batches, None)
+        if first is None:
+            return iter(())
+        shape = narrowed(first.schema, announced)
+        return counted(self.context, itertools.chain((first,), batches), shape, self.landing.node.key)
 
     # --- completion
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pz.connectors.contract import BatchOptions, Capability, NativeScan, ReadShape, Source, SyncStatePartition
 from pz.durable import Step
 from pz.engine.nodes import changes, lints, partitions
-from pz.engine.nodes.batches import BatchStream, counted
+from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.drift import look_for_drift
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.landing import Landing
@@ -64,6 +64,8 @@ def _load_native(context: NodeContext, landing: Landing, scan: NativeScan) -> tu
     context.run.staging.run_setup(scan.setup)
     with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx:
         tx.execute(f"CREATE OR REPLACE TABLE {landing.table} AS SELECT * FROM {scan.relation}{landing.filtered}")
+        if scan.verify is not None:
+            scan.verify()
         done = complete_node(tx, landing.node.id, (landing.node.relation,), landing.facts(cursor))
     if scan.schema_inferred:
         lints.warn_about_inference(context, landing, scan)
@@ -78,8 +80,6 @@ def _load_stream(context: NodeContext, landing: Landing, source: Source) -> tupl
         raise NodeError(
             Problem(Code.PZ0316, f"'{node.key}': a token-resumed read was planned in {len(parts)} partitions")
         )
-    import pyarrow as pa
-
     schema = source.schema(landing.dataset)
     options = BatchOptions(target_bytes=context.run.project.engine.batch_bytes)
     with (
@@ -87,7 +87,7 @@ def _load_stream(context: NodeContext, landing: Landing, source: Source) -> tupl
         context.cursor() as cursor,
         context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx,
     ):
-        cursor.register(BATCHES, pa.RecordBatchReader.from_batches(schema, counted(context, stream, schema, node.key)))
+        cursor.register(BATCHES, reader(context, stream, schema, node.key))
         tx.execute(f"CREATE OR REPLACE TABLE {landing.table} AS SELECT * FROM {BATCHES}{landing.filtered}")
         cursor.unregister(BATCHES)
         token = parts[0].try_get_sync_state() if parts and isinstance(parts[0], SyncStatePartition) else None
