@@ -92,7 +92,7 @@ def kind(schema: Mapping[str, Any]) -> str:
     types = schema.get("type", "text")
     named = [types] if isinstance(types, str) else list(types)
     if len(named) == 2 and "array" in named and "string" in named:
-        return "a name, or a list of names"
+        return "text, or a list of texts"
     if set(named) >= {"string", "number", "boolean"}:
         return "a value"
     words = {
