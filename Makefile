@@ -23,7 +23,7 @@ system:  ## install the Debian packages that some suites need, where that is all
 demo: $(READY)  ## scaffold the sample project in scratch/demo, run it, show the results
 	@scripts/demo.sh scratch/demo
 
-test: system $(READY) lint type $(if $(CI),test-duckdb2) pytest  ## set up, check style, types and layers, run all tests
+test: system $(READY) lint type pytest  ## set up, check style, types and layers, run all tests
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
