@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bad_connectors
-from bad_projects import CASES, CONNECTIONS, CSV, Bad
+from bad_projects import CASES, CONNECTIONS, CSV, FINE, MERGE, PROJECT, Bad
 from cli_support import Answer, Capture
 from projects import write
 from pz.cli.command import Invocation
@@ -106,3 +106,89 @@ def test_every_other_code_of_the_catalogue_has_a_reason() -> None:
 
 def test_the_cases_name_codes_that_exist() -> None:
     assert {case.code for case in CASES} <= {str(code) for code in Code}
+
+
+NO_PATHS = {
+    "a NUL": '"a\\0b"',
+    "no such home": "'~nobody9/x'",
+    "a long name": "n" * 300,
+    "a long path": "d/" * 3000 + "x",
+}
+
+
+@pytest.mark.parametrize("path", NO_PATHS.values(), ids=NO_PATHS)
+@pytest.mark.parametrize("place", ["root: data", "root: out", "path: shop.duckdb", "read"])
+@pytest.mark.usefixtures("connectors")
+def test_text_that_can_be_no_path_is_refused(path: str, place: str, tmp_path: Path) -> None:
+    option = place.partition(":")[0]
+    connections = CONNECTIONS.replace(place, f"{option}: {path}")
+    if place == "read":
+        connections = CONNECTIONS.replace(
+            "root: data", f"root: data, entities: {{ t: {{ read: {{ path: {path} }} }} }}"
+        )
+    sql = "INSERT INTO [{{ sink('lake', 'o') }}, {{ sink('db', 'o') }}] SELECT * FROM {{ source('files', 't') }}"
+    write(tmp_path, {"connections.yml": connections, "data/t.csv": CSV, "pipelines/p.sql": sql})
+    got = invoke(tmp_path, "run", "--all")
+    assert got.code == 2, got.err
+    assert re.match(r"error PZ03(01|53): .*path.*\(connections.yml:\d\)\n", got.err), got.err
+
+
+@pytest.mark.parametrize("place", ["data", "out", "shop.duckdb", "data/t.csv", ".pz"])
+@pytest.mark.parametrize("verb", [("run", "--all"), ("validate", "--connect")])
+@pytest.mark.usefixtures("connectors")
+def test_a_circle_of_links_is_an_error_with_a_code(place: str, verb: tuple[str, ...], tmp_path: Path) -> None:
+    sql = "INSERT INTO [{{ sink('lake', 'o') }}, {{ sink('db', 'o') }}] SELECT * FROM {{ source('files', 't') }}"
+    write(tmp_path, {"connections.yml": CONNECTIONS, "data/u.csv": CSV, "pipelines/p.sql": sql})
+    if place == "data":
+        (tmp_path / "data/u.csv").unlink()
+        (tmp_path / "data").rmdir()
+    elif place != "data/t.csv":
+        (tmp_path / "data/u.csv").rename(tmp_path / "data/t.csv")
+    (tmp_path / place).symlink_to(Path(place).name)
+    got = invoke(tmp_path, *verb)
+    assert got.code in {0, 1, 2}, got.err
+    assert "PZ0500" not in got.err + got.out
+    assert verb[0] == "validate" or got.code, "nothing can have been read or written there"
+
+
+@pytest.mark.parametrize("kind", ["decimal(18,2)", "smallint", "hugeint", "timestamp_ns", "uinteger"])
+@pytest.mark.usefixtures("connectors")
+def test_a_cursor_may_have_any_spelling_of_a_type_that_can_be_one(kind: str, tmp_path: Path) -> None:
+    value = "2024-01-01" if "time" in kind else "7"
+    sql = MERGE.replace("['id']", "['name']") + (
+        "SELECT * FROM {{ source('files', 't', columns: {id: 'KIND', name: 'varchar'}, "
+        "sync: {mode: 'incremental', cursor: 'id'}) }}"
+    ).replace("KIND", kind)
+    files = {"connections.yml": CONNECTIONS, "data/t.csv": f"id,name\n{value},x\n", "pipelines/p.sql": sql}
+    write(tmp_path, files)
+    got = invoke(tmp_path, "run", "--all")
+    assert got.code == 0, got.err + got.out
+
+
+@pytest.mark.parametrize(
+    ("engine", "code", "hint"),
+    [
+        ("threads: 2147483647", "PZ0120", "1024"),
+        ("duckdb: { threads: 2147483647 }", "PZ0120", "1024"),
+        ("duckdb: { memory_limit: 1KB }", "PZ0708", "memory_limit"),
+        ("duckdb: { memory_limit: 99999999TB }", "PZ0708", "memory_limit"),
+    ],
+)
+@pytest.mark.usefixtures("connectors")
+def test_numbers_that_no_machine_has_are_refused(engine: str, code: str, hint: str, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"connections.yml": CONNECTIONS, "pipelines/p.sql": FINE, "project.yml": PROJECT + f"engine: {{ {engine} }}\n"},
+    )
+    got = invoke(tmp_path, "run", "--all")
+    assert (got.code, got.err.startswith(f"error {code}: ")) == (2, True), got.err
+    assert hint in got.err
+
+
+@pytest.mark.usefixtures("connectors")
+def test_a_freshness_that_reaches_behind_the_first_day_is_fresh(tmp_path: Path) -> None:
+    config = "pipeline: p\nchecks:\n  - freshness: { column: day, max_age: 9999999d }\n"
+    sql = FINE.replace("1 AS id", "DATE '0002-01-01' AS day")
+    write(tmp_path, {"connections.yml": CONNECTIONS, "pipelines/p.sql": sql, "pipelines/configs/p.yml": config})
+    got = invoke(tmp_path, "run", "--all")
+    assert got.code == 0, got.out

@@ -42,7 +42,7 @@ EventHandler = Callable[[Event], None]
 
 def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] | None = None) -> OpenProject:
     """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``."""
-    return OpenProject(Path(path).resolve(), os.environ if environ is None else environ)
+    return OpenProject(Path(os.path.realpath(path)), os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True)

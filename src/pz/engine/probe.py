@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pz.connectors.contract import ProbingSink, ProbingSource, SourceProbe
+from pz.connectors.localpath import os_refusals
 from pz.engine.prepare import Prepared
 from pz.errors import Code, ConnectorError, Problem, Problems
 from pz.graph.model import Node, SinkNode, SourceNode
@@ -36,12 +37,13 @@ def probe(prepared: Prepared) -> Probed:
     missing: set[str] = set()
     for node in prepared.graph.in_order(prepared.execution):
         try:
-            if isinstance(node, SourceNode):
-                found = _source(prepared, node)
-                if found is not None:
-                    sources[node.id] = found
-            elif isinstance(node, SinkNode) and _target_missing(prepared, node):
-                missing.add(node.name)
+            with os_refusals():
+                if isinstance(node, SourceNode):
+                    found = _source(prepared, node)
+                    if found is not None:
+                        sources[node.id] = found
+                elif isinstance(node, SinkNode) and _target_missing(prepared, node):
+                    missing.add(node.name)
         except ConnectorError as failure:
             problems.add(_refusal(node, failure))
     problems.raise_errors()

@@ -7,9 +7,11 @@ there. ``connect`` adds the live tier: each connection is tried, and what a sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
-from pz.connectors.contract import ProbingSource
+from pz.connectors.contract import ConnectionReport, ProbingSource
+from pz.connectors.localpath import os_refusals
 from pz.connectors.registry import Registry
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.errors import Code, ConnectorError, Problem, ProjectError
@@ -34,7 +36,12 @@ def _live(prepared: Prepared) -> Iterator[Problem]:
     for name, connection in prepared.project.connections.items():
         place = connection.location
         file, line = (place.file, place.line) if place else (None, None)
-        report = prepared.registry.get(connection.connector).check_connection(connection_spec(prepared.project, name))
+        connector = prepared.registry.get(connection.connector)
+        try:
+            with os_refusals():
+                report = connector.check_connection(connection_spec(prepared.project, name))
+        except ConnectorError as failure:
+            report = ConnectionReport(False, failure.message)
         if report.ok:
             reachable.add(name)
         else:
@@ -49,14 +56,15 @@ def _contract(registry: Registry, prepared: Prepared, node: SourceNode) -> Itera
     place = node.read.location or node.location
     file, line = (place.file, place.line) if place else (None, None)
     connector = registry.get(prepared.project.connections[node.connection].connector)
-    source = connector.open_source(connection_spec(prepared.project, node.connection))
     try:
-        live = source.probe(dataset_spec(node)).columns if isinstance(source, ProbingSource) else None
+        with (
+            os_refusals(),
+            closing(connector.open_source(connection_spec(prepared.project, node.connection))) as source,
+        ):
+            live = source.probe(dataset_spec(node)).columns if isinstance(source, ProbingSource) else None
     except ConnectorError as failure:
         yield Problem(failure.code or Code.PZ0330, f"dataset '{node.key}': {failure.message}", file, line, failure.hint)
         return
-    finally:
-        source.close()
     if live is None or node.read.columns is None:
         return
     missing = [name for name in node.read.columns if name not in {column.name for column in live}]

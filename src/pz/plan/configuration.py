@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pz.connectors.localpath import os_refusals
 from pz.connectors.options import Side, check_options
 from pz.connectors.registry import Registry
-from pz.errors import Code, Problem, ProjectError
+from pz.errors import Code, ConnectorError, Problem, ProjectError
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.plan.specs import connection_spec
 from pz.project.model import ConnectionDecl, Project
@@ -40,8 +41,13 @@ def _connection(project: Project, connection: ConnectionDecl, registry: Registry
     problems = check_options(connector, Side.CONNECTION, connection.options, subject=subject, file=file, line=line)
     yield from problems
     if not problems:
-        for fault in connector.validate(connection_spec(project, connection.name)):
-            yield Problem(Code.PZ0301, f"{subject}: {fault}", file, line)
+        try:
+            with os_refusals():
+                faults = tuple(connector.validate(connection_spec(project, connection.name)))
+        except ConnectorError as failure:
+            yield Problem(failure.code or Code.PZ0301, f"{subject}: {failure.message}", file, line, failure.hint)
+        else:
+            yield from (Problem(Code.PZ0301, f"{subject}: {fault}", file, line) for fault in faults)
 
 
 def _entity(project: Project, node: SourceNode | SinkNode, registry: Registry) -> Iterable[Problem]:

@@ -8,9 +8,11 @@ only raised for nodes that will run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pz.connectors.contract import Capability, Connector, OnDelete, ReadShape, WriteStrategy
+from pz.connectors.localpath import os_refusals
 from pz.connectors.registry import Registry
 from pz.errors import Code, ConnectorError, Problem, Problems
 from pz.graph import delivery
@@ -84,13 +86,13 @@ class _Planner:
         connector = self.registry.get(self.project.connections[node.connection].connector)
         shape, scan, refusal = ReadShape.FULL, None, None
         try:
-            source = connector.open_source(connection_spec(self.project, node.connection, self.graph))
-            try:
+            with (
+                os_refusals(),
+                closing(connector.open_source(connection_spec(self.project, node.connection, self.graph))) as source,
+            ):
                 shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
                 if Capability.NATIVE_SCAN in connector.capabilities:
                     scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
-            finally:
-                source.close()
         except ConnectorError as failure:
             refusal = _refusal(node, failure)
         self.shapes[node.id] = shape
@@ -147,12 +149,12 @@ class _Planner:
         copy, refusal = None, None
         self._check_write(node, connector)
         try:
-            sink = connector.open_sink(connection_spec(self.project, node.connection, self.graph))
-            try:
+            with (
+                os_refusals(),
+                closing(connector.open_sink(connection_spec(self.project, node.connection, self.graph))) as sink,
+            ):
                 if Capability.NATIVE_COPY in connector.capabilities:
                     copy = sink.native_copy(output_spec(node))
-            finally:
-                sink.close()
         except ConnectorError as failure:
             refusal = _refusal(node, failure)
         if copy is not None and not self.project.engine.force_universal:

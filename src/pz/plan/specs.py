@@ -11,6 +11,7 @@ from pz.connectors.contract import (
     ReadShape,
 )
 from pz.graph.model import Graph, SinkNode, SourceNode
+from pz.graph.rules import contract_cursor_type
 from pz.project.model import Project
 
 __all__ = ["connection_spec", "dataset_spec", "output_spec", "read_hints"]
@@ -38,7 +39,7 @@ def dataset_spec(
         options=node.read.options,
         columns=node.read.columns,
         cursor=node.read.sync.cursor,
-        cursor_type=cursor_type or (node.read.columns or {}).get(node.read.sync.cursor or ""),
+        cursor_type=cursor_type or contract_cursor_type(node.read.columns or {}, node.read.sync.cursor or ""),
         lower=lower,
         upper=upper,
         prior_sync_state=prior_sync_state,

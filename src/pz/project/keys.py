@@ -96,6 +96,7 @@ _DURATION = {"type": "string", "pattern": DURATION_PATTERN}
 _WORDS = {"type": ["string", "array"], "items": {"type": "string"}}
 
 MAX_INT32 = 2**31 - 1
+MAX_THREADS = 1024  # DuckDB starts them all at once, and a machine that cannot ends the process
 MAX_RATE = 1_000_000
 MIN_BATCH_BYTES = 1024 * 1024
 MAX_BATCH_BYTES = 512 * 1024 * 1024
@@ -123,12 +124,12 @@ DUCKDB: Keys = (
         "Memory for the staging database, such as 4GB, 512MiB or 50% (default: 60 % of what the machine or its cgroup has).",
         {"type": ["string", "integer"], "minimum": 1, "pattern": MEMORY_PATTERN},
     ),
-    Key("threads", "Threads of the staging database; not the same as engine.threads.", _whole(1)),
+    Key("threads", "Threads of the staging database; not the same as engine.threads.", _whole(1, MAX_THREADS)),
     Key("temp_directory", "Where the staging database spills (default: inside the run's folder).", _TEXT),
 )
 
 ENGINE: Keys = (
-    Key("threads", "Nodes that run at once (default 4).", _whole(1)),
+    Key("threads", "Nodes that run at once (default 4).", _whole(1, MAX_THREADS)),
     Key(
         "batch_bytes",
         "Target size of a record batch, 1 MiB to 512 MiB (default 32 MiB).",

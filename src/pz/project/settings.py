@@ -17,6 +17,7 @@ from pz.project.keys import (
     ENGINE,
     MAX_BATCH_BYTES,
     MAX_INT32,
+    MAX_THREADS,
     MEMORY_PATTERN,
     MIN_BATCH_BYTES,
     PROJECT,
@@ -106,7 +107,7 @@ def parse_engine(fields: Fields) -> EngineSettings:
     default = EngineSettings()
     samples, universal = engine.flag("check_samples"), engine.flag("force_universal")
     return EngineSettings(
-        threads=engine.whole("threads", 1, MAX_INT32) or default.threads,
+        threads=engine.whole("threads", 1, MAX_THREADS) or default.threads,
         batch_bytes=engine.whole("batch_bytes", MIN_BATCH_BYTES, MAX_BATCH_BYTES) or default.batch_bytes,
         force_universal=default.force_universal if universal is None else universal,
         check_samples=default.check_samples if samples is None else samples,
@@ -124,7 +125,7 @@ def _duckdb(engine: Fields) -> DuckDbSettings:
     if limit is not None and not re.fullmatch(MEMORY_PATTERN, limit):
         fields.report("memory_limit", "'engine.duckdb.memory_limit' must be a size", hint="such as 4GB, 512MiB or 50%")
         limit = None
-    return DuckDbSettings(limit, fields.whole("threads", 1, MAX_INT32), fields.text("temp_directory"))
+    return DuckDbSettings(limit, fields.whole("threads", 1, MAX_THREADS), fields.text("temp_directory"))
 
 
 def _breaker(engine: Fields) -> Breaker | None:

@@ -247,7 +247,11 @@ def opening_failure(path: Path, failure: Exception) -> StateError:
     if "Conflicting lock" in text or "Could not set lock" in text or "file handle conflict" in text:
         return StateError(Problem(Code.PZ0533, f"{path} is open in a process that writes to it"))
     reason = redact(failure).splitlines()[0] if redact(failure) else type(failure).__name__
-    return StateError(Problem(Code.PZ0708, f"{path} cannot be opened: {reason}"))
+    hint = _MEMORY_HINT if "out of memory" in text.lower() or "Memory value" in text else None
+    return StateError(Problem(Code.PZ0708, f"{path} cannot be opened: {reason}", hint=hint))
+
+
+_MEMORY_HINT = "correct engine.duckdb.memory_limit: it is too small, or more than there can be"
 
 
 @contextmanager

@@ -8,6 +8,7 @@ when the holder dies. Runs with disjoint datasets and outputs do not meet.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Iterable
@@ -67,7 +68,7 @@ class RunLocks:
         except BaseException as failure:
             cls(tuple(taken)).release()
             if isinstance(failure, OSError):
-                raise StateError(os_problem(failure, state_dir / "locks", Code.PZ0529)) from failure
+                raise StateError(os_problem(failure, _named(failure, state_dir / "locks"), Code.PZ0529)) from failure
             raise
         return cls(tuple(taken))
 
@@ -93,6 +94,11 @@ def _take(lock: OsLock, name: str, owner: Owner, deadline: float, cancel: Cancel
             kind, _, key = name.partition(":")
             holder = lock.owner()
             raise StateError(Problem(Code.PZ0701, f"{kind} '{key}' is held by {holder or 'another run'}"))
+
+
+def _named(failure: OSError, otherwise: Path) -> Path:
+    """The path that was refused, where the error tells."""
+    return Path(os.fsdecode(failure.filename)) if isinstance(failure.filename, str | bytes) else otherwise
 
 
 def _path(state_dir: Path, name: str) -> Path:

@@ -15,6 +15,7 @@ from pz.connectors.contract import (
 from pz.connectors.duckdb.place import Place, location_of
 from pz.connectors.duckdb.reading import DuckDbSource
 from pz.connectors.duckdb.writing import DuckDbSink
+from pz.connectors.localpath import real_path
 
 __all__ = ["DuckDb"]
 
@@ -70,8 +71,11 @@ class DuckDb:
         """The file may not lie inside ``.pz/``, which belongs to pz."""
         if not isinstance(connection.options.get("path"), str):
             return ()
-        own = (connection.base_dir / ".pz").resolve()
-        inside = Place.of(connection).path.is_relative_to(own)
+        own = real_path(connection.base_dir / ".pz")
+        try:
+            inside = Place.of(connection).path.is_relative_to(own)
+        except ConnectorError as error:
+            return (error.message,)
         return ("the path lies inside .pz/, which belongs to pz",) if inside else ()
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:

@@ -44,7 +44,9 @@ def _about_file(text: str, path: str) -> ConnectorError | None:
         return PermanentError(f"DuckDB file '{path}' does not exist", code=Code.PZ0353)
     if "Cannot open file" in text or "Cannot open database" in text:
         hint = "create its directory, and let this user write there"
-        return PermanentError(f"DuckDB file '{path}' cannot be opened", code=Code.PZ0531, hint=hint)
+        denied = "Permission denied" in text or "Read-only file system" in text
+        code = Code.PZ0531 if denied else Code.PZ0353
+        return PermanentError(f"DuckDB file '{path}' cannot be opened", code=code, hint=hint)
     if "corrupt" in text.lower() or "checksum" in text.lower():
         return PermanentError(f"DuckDB file '{path}' is damaged", code=Code.PZ0781)
     return None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column, ConnectionSpec, PermanentError
 from pz.connectors.duckdb.faults import explain
+from pz.connectors.localpath import local_path, real_path
 from pz.errors import Code
 from pz.sqltext import filled, literal, qualified, quote
 
@@ -72,9 +73,9 @@ class Place:
 
     @classmethod
     def of(cls, connection: ConnectionSpec) -> Place:
-        """The place of a connection; relative paths start at the project."""
+        """The place of a connection; relative paths start at the project. Raises PermanentError PZ0353."""
         shown = str(connection.options["path"])
-        path = (connection.base_dir / Path(shown).expanduser()).resolve()
+        path = real_path(local_path(connection.base_dir, shown))
         return cls(connection.name, path, shown, not connection.written)
 
     @property

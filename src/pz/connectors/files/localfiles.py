@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec
+from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec, ConnectorError
 from pz.connectors.files.formats import read_schema, write_schema
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.reading import FileSource, SchemaCache
@@ -77,7 +77,11 @@ class LocalFiles:
         return write_schema(_WRITE_PATH)
 
     def validate(self, connection: ConnectionSpec) -> Sequence[str]:
-        """Nothing beyond the schema."""
+        """The root must be something that can be a path."""
+        try:
+            self._root(connection)
+        except ConnectorError as error:
+            return (f"root: {error.message}",)
         return ()
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:

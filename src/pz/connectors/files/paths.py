@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pz.connectors.contract import PermanentError
+from pz.connectors.localpath import local_path, real_path
 from pz.errors import Code
 
 __all__ = ["FileRoot", "FileStamp", "group_files", "partition_id"]
@@ -68,14 +69,14 @@ class FileRoot:
         """The root of a connection: its option ``root`` (relative to the project), else the project."""
         if root is None:
             return cls(_absolute(base_dir), False)
-        return cls(_absolute(base_dir / Path(root).expanduser()), True)
+        return cls(_absolute(local_path(base_dir, root)), True)
 
     def resolve(self, path: str) -> Path:
-        """An absolute path, which may hold glob characters. Raises PermanentError PZ0365."""
-        given = Path(path).expanduser()
+        """An absolute path, which may hold glob characters. Raises PermanentError PZ0365 or PZ0353."""
+        given = local_path(Path(), path)
         if given.is_absolute():
             return _absolute(given)
-        joined = _absolute(self.directory / given)
+        joined = _absolute(local_path(self.directory, path))
         if self.declared and not _inside(joined, self.directory):
             raise PermanentError("the path leaves the root of its connection", code=Code.PZ0365)
         return joined
@@ -103,8 +104,8 @@ def _matches(pattern: Path) -> list[Path]:
 
 def _inside(path: Path, root: Path) -> bool:
     """Lexically inside, and after following links too: a link in the root may not lead out of it."""
-    real = _static_part(path).resolve()
-    return path.is_relative_to(root) and real.is_relative_to(root.resolve())
+    real = real_path(_static_part(path))
+    return path.is_relative_to(root) and real.is_relative_to(real_path(root))
 
 
 def _static_part(path: Path) -> Path:

@@ -122,7 +122,8 @@ def _row_count(check: CheckDecl, relation: str) -> CheckQueries:
 def _freshness(check: CheckDecl, relation: str) -> CheckQueries:
     if check.max_age is None:
         raise ValueError("a freshness check has a max_age: the loader refuses it otherwise")
-    oldest = (datetime.now(UTC) - check.max_age).replace(tzinfo=None).isoformat(sep=" ")
+    now = datetime.now(UTC).replace(tzinfo=None)
+    oldest = (now - min(check.max_age, now - datetime.min)).isoformat(sep=" ")
     column = quote(check.columns[0])
     newest = f"SELECT max({column}) AS newest FROM {relation}"
     # A naive timestamp and a date are read as UTC; TimeZone of the session is UTC, so the cast of an instant agrees.
