@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,14 @@ import pyarrow as pa
 
 from postgres_server import Database
 from pz.connectors.contract import (
+    BatchOptions,
+    CancelToken,
     Column,
     ConnectionSpec,
+    DatasetSpec,
     OutputSpec,
+    Partition,
+    ReadHints,
     Slice,
     WriteAttempt,
     WriteResult,
@@ -22,6 +27,7 @@ from pz.connectors.contract import (
 )
 from pz.connectors.postgres.connector import Postgres
 from pz.connectors.postgres.sink import PostgresSink
+from pz.connectors.postgres.source import PostgresSource
 
 APPEND, REPLACE, MERGE = WriteStrategy.APPEND, WriteStrategy.REPLACE, WriteStrategy.MERGE
 
@@ -104,3 +110,47 @@ def sink_of(database: Database, **options: Any) -> PostgresSink:
 def rows_of(database: Database, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
     """All rows of a table, as text-sorted tuples."""
     return sorted(database.rows(f"SELECT {columns} FROM {table}"), key=repr)
+
+
+def source_of(database: Database, **options: Any) -> PostgresSource:
+    """The read side of a test's database."""
+    return Postgres().open_source(spec(database, **options))
+
+
+def dataset(entity: str = "t", **fields: Any) -> DatasetSpec:
+    """A dataset without the engine's part."""
+    return DatasetSpec("pg", entity, fields.pop("options", {}), **fields)
+
+
+def read(
+    source: PostgresSource,
+    data: DatasetSpec,
+    hints: ReadHints | None = None,
+    *,
+    options: BatchOptions | None = None,
+    partitions: Sequence[Partition] | None = None,
+) -> pa.Table:
+    """Everything that the partitions of a plan yield."""
+    wanted = hints or ReadHints()
+    parts = partitions if partitions is not None else list(source.plan_read(data, wanted))
+    batches = [batch for part in parts for batch in part.read(options or BatchOptions(), CancelToken())]
+    announced = source.schema(data)
+    if batches:
+        assert all(batch.schema == pa.schema([announced.field(n) for n in batch.schema.names]) for batch in batches)
+        return pa.Table.from_batches(batches)
+    return announced.empty_table()
+
+
+def as_text(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows in DuckDB's spelling."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("t", table)
+        return connection.execute("SELECT COLUMNS(*)::VARCHAR FROM t").fetchall()
+
+
+def duckdb_types(table: pa.Table) -> list[str]:
+    """What DuckDB makes of the columns."""
+    with duckdb.connect() as connection:
+        connection.register("t", table)
+        return [row[0] for row in connection.execute("SELECT column_type FROM (DESCRIBE t)").fetchall()]

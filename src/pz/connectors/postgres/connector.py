@@ -10,10 +10,10 @@ from pz.connectors.contract import (
     Capability,
     ConnectionReport,
     ConnectionSpec,
-    PermanentError,
 )
 from pz.connectors.postgres.connect import CONNECTION_SCHEMA, Server
 from pz.connectors.postgres.sink import OUTPUT_SCHEMA, PostgresSink
+from pz.connectors.postgres.source import DATASET_SCHEMA, PostgresSource
 from pz.errors import ConnectorError
 
 __all__ = ["Postgres"]
@@ -25,13 +25,19 @@ class Postgres:
     name: ClassVar[str] = "postgres"
     contract_major: ClassVar[int] = CONTRACT_MAJOR
     capabilities: ClassVar[Capability] = (
-        Capability.MERGE_WRITES
+        Capability.COLUMN_PRUNING
+        | Capability.PREDICATE_PUSHDOWN
+        | Capability.PARTITIONED_READ
+        | Capability.STABLE_PARTITION_IDS
+        | Capability.BOUNDED_WINDOW
+        | Capability.INCLUSIVE_WATERMARK_BOUND
+        | Capability.MERGE_WRITES
         | Capability.REPLACE_WRITES
         | Capability.TRANSACTIONAL
         | Capability.APPLY_DELETES
         | Capability.PARTIAL_UPDATES
     )
-    gives: ClassVar[str] = "tables and queries of a PostgreSQL server; tables to write to; change capture"
+    gives: ClassVar[str] = "tables and queries of a PostgreSQL server; tables to write to"
 
     def connection_schema(self) -> Mapping[str, Any]:
         """See `Connector`."""
@@ -39,7 +45,7 @@ class Postgres:
 
     def dataset_schema(self) -> Mapping[str, Any]:
         """See `Connector`."""
-        return {"type": "object", "additionalProperties": False}
+        return DATASET_SCHEMA
 
     def output_schema(self) -> Mapping[str, Any] | None:
         """See `Connector`."""
@@ -69,9 +75,9 @@ class Postgres:
             return ConnectionReport(False, f"PostgreSQL {version // 10_000} is too old; 14 or later is needed")
         return ConnectionReport(True, f"PostgreSQL {version // 10_000}.{version % 10_000}")
 
-    def open_source(self, connection: ConnectionSpec) -> Any:
-        """See `Connector`."""
-        raise PermanentError("reading is not there yet")
+    def open_source(self, connection: ConnectionSpec) -> PostgresSource:
+        """See `Connector`. Connects when something is asked."""
+        return PostgresSource(Server.of(connection))
 
     def open_sink(self, connection: ConnectionSpec) -> PostgresSink:
         """See `Connector`. Connects when a session is opened."""

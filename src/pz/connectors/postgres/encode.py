@@ -91,7 +91,7 @@ class Encoder:
         kind = column.duckdb
         if kind == "TIMESTAMP WITH TIME ZONE" and pa.types.is_timestamp(array.type):
             array = array.cast(pa.timestamp(array.type.unit))  # the same instant, spelled in UTC
-        elif kind not in _PLAIN and not kind.startswith("DECIMAL("):
+        elif kind.endswith("]") or (kind not in _PLAIN and not kind.startswith("DECIMAL(")):
             return self._as_text(array, column)
         if kind.startswith(("DATE", "TIMESTAMP")) and not _ordinary(array):
             return self._as_text(array, column)

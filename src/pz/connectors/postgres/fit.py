@@ -138,6 +138,8 @@ def _integer_fits(width: int, target: PgType) -> bool:
     if target.name == "numeric":
         shape = numeric_shape(target)
         return shape is None or shape[0] - shape[1] >= _DIGITS[width]
+    if target.name == "oid":
+        return True  # out of range is refused by the server
     return (target.name == "float8" and width <= 4) or (target.name == "float4" and width <= 2)
 
 

@@ -195,7 +195,9 @@ def _natural(column: Attribute, money_scale: int) -> ReadColumn | str:
         return ReadColumn(column.name, f"{bare}::numeric", kind, Fix.DECIMAL, not_null=column.not_null)
     kind = READ_AS.get(type_.name, "") if type_.schema == "pg_catalog" else ""
     if not kind:
-        return ReadColumn(column.name, f"{bare}::text", "VARCHAR", not_null=column.not_null)
+        # The cast of inet to text always adds the mask; its abbreviation is what the server prints.
+        printed = f"abbrev({bare})" if type_.name == "inet" else f"{bare}::text"
+        return ReadColumn(column.name, printed, "VARCHAR", not_null=column.not_null)
     expression = bare
     if type_.name in _SELECTED_AS:
         expression = f"{bare}::{_SELECTED_AS[type_.name]}"

@@ -1,0 +1,215 @@
+"""The read side: probe, plan, read, and rebuild the partitions of an earlier plan."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.contract import Column, DatasetSpec, NativeScan, Partition, ReadHints, SourceProbe
+from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.faults import translated
+from pz.connectors.postgres.partitions import (
+    MAX_PARTITIONS,
+    KeyRange,
+    PostgresPartition,
+    Read,
+    WholePartition,
+    plan_ranges,
+    proposed_count,
+)
+from pz.connectors.postgres.relation import Relation, resolve
+from pz.connectors.postgres.snapshot import SharedSnapshot
+from pz.connectors.postgres.types import UNBOUNDED_NUMERIC
+from pz.cursors import CursorError, CursorType, canonical
+from pz.errors import Code, PermanentError
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+__all__ = ["DATASET_SCHEMA", "PostgresSource"]
+
+DATASET_SCHEMA: Mapping[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "description": "A SELECT to read instead of the table."},
+        "partition_column": {
+            "type": "string",
+            "minLength": 1,
+            "description": "A number, date or timestamp by whose ranges the read is cut and resumed.",
+        },
+        "partitions": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_PARTITIONS,
+            "description": "How many ranges (default: by the size of the table). Needs partition_column.",
+        },
+        "consistent": {
+            "type": "boolean",
+            "description": "Never resume under a new snapshot: a retry reads everything again (default false).",
+        },
+    },
+}
+
+VALUES_THAT_DO_NOT_FIT = """
+SELECT {columns} FROM {source}
+"""
+DOES_NOT_FIT = (
+    "coalesce(bool_or({c} IN ('NaN', 'Infinity', '-Infinity') OR scale({c}) > {scale} OR abs({c}) >= 1e{whole}), false)"
+)
+
+
+class PostgresSource:
+    """See `Source`, `ProbingSource`, `RestoringSource`. All partitions of one open source share one snapshot."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._snapshot = SharedSnapshot(server)
+        self._relations: dict[str, Relation] = {}
+        self._lock = threading.Lock()
+
+    def schema(self, dataset: DatasetSpec) -> pa.Schema:
+        """See `Source`. A pruned read carries fewer columns."""
+        relation = self._relation(dataset)
+        return relation.schema(relation.columns)
+
+    def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
+        """See `Source`."""
+        return None
+
+    def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
+        """See `Source`. One partition, or the ranges of the partition column."""
+        shared = self._shared(dataset, hints)
+        column = dataset.options.get("partition_column")
+        if column is None:
+            return [WholePartition(shared)]
+        count = int(dataset.options.get("partitions") or proposed_count(shared.relation))
+        generation = "" if self._outlives(dataset, shared.relation, str(column)) else self._snapshot.name
+        with translated(shared.relation.subject):
+            ranges = plan_ranges(shared, str(column), count, generation)
+        return [PostgresPartition(shared, found) for found in ranges]
+
+    def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
+        """See `RestoringSource`.
+
+        Only ranges of a primary key, without ``consistent: true``, may be read on under a new snapshot.
+        """
+        shared = self._shared(dataset, hints)
+        if spec == "all":
+            return WholePartition(shared)
+        found = KeyRange.from_json(spec)
+        if found.generation or not self._outlives(dataset, shared.relation, found.column):
+            raise PermanentError("its ranges were read under one snapshot, which is gone; everything is read again")
+        return PostgresPartition(shared, found)
+
+    def probe(self, dataset: DatasetSpec) -> SourceProbe:
+        """See `ProbingSource`: types, size, highest cursor, rows without one."""
+        if dataset.options.get("partitions") is not None and dataset.options.get("partition_column") is None:
+            raise PermanentError(f"'{dataset.entity}': partitions needs partition_column", code=Code.PZ0334)
+        relation = self._relation(dataset)
+        with translated(relation.subject), self._server.control(patient=True) as connection:
+            upper, nulls = None, None
+            if dataset.cursor is not None:
+                upper, nulls = _cursor_facts(connection, relation, dataset.cursor)
+            else:
+                _refuse_unfit_values(connection, relation)
+        table = relation.table
+        by_column = dataset.options.get("partition_column") is not None
+        return SourceProbe(
+            columns=tuple(Column(column.name, column.duckdb) for column in relation.columns),
+            rows=table.rows if table else None,
+            bytes=table.bytes if table else None,
+            upper=upper,
+            null_cursors=nulls,
+            partitions=int(dataset.options.get("partitions") or proposed_count(relation)) if by_column else 1,
+        )
+
+    def close(self) -> None:
+        """See `Source`. Partitions cannot be read any more."""
+        self._snapshot.close()
+
+    def _shared(self, dataset: DatasetSpec, hints: ReadHints) -> Read:
+        return Read(self._server, self._relation(dataset), dataset, hints, self._snapshot)
+
+    def _relation(self, dataset: DatasetSpec) -> Relation:
+        key = json.dumps(
+            [dataset.entity, dataset.options.get("query"), list((dataset.columns or {}).items()), dataset.cursor]
+        )
+        with self._lock:
+            if key not in self._relations:
+                with translated(f"'{dataset.entity}'"), self._server.control() as connection:
+                    self._relations[key] = resolve(connection, dataset)
+            return self._relations[key]
+
+    @staticmethod
+    def _outlives(dataset: DatasetSpec, relation: Relation, column: str) -> bool:
+        """Whether ranges of the column still mean the same rows in a later snapshot: only for a primary key."""
+        return (
+            not dataset.options.get("consistent", False)
+            and relation.table is not None
+            and relation.table.primary_key == (column,)
+        )
+
+
+def _cursor_facts(
+    connection: psycopg.Connection[Any], relation: Relation, cursor: str
+) -> tuple[str | None, int | None]:
+    """The highest cursor as canonical text, and the rows without one.
+
+    Raises:
+        PermanentError: PZ0505 when the highest cursor is no value that state could hold (infinity, NaN, before Christ).
+    """
+    attribute, read = relation.attribute(cursor), relation.read_column(cursor)
+    assert attribute is not None
+    assert read is not None
+    bare, kind = quote(attribute.name), CursorType.from_duckdb(read.duckdb)
+    upper = None
+    if kind is not None:
+        row = connection.execute(f"SELECT max({bare})::text FROM {relation.source}").fetchone()
+        upper = _canonical(row[0], kind, relation, cursor) if row and row[0] is not None else None
+    if attribute.not_null:
+        return upper, 0
+    row = connection.execute(f"SELECT count(*) FROM {relation.source} WHERE {bare} IS NULL").fetchone()
+    return upper, int(row[0]) if row else None
+
+
+def _canonical(text: str, kind: CursorType, relation: Relation, cursor: str) -> str:
+    try:
+        plain = text.removesuffix("+00").replace(" ", "T", 1) if kind.temporal else text
+        if kind in {CursorType.TIMESTAMP, CursorType.TIMESTAMPTZ} and "T" not in plain:
+            plain += "T00:00:00"
+        return canonical(plain, kind)
+    except CursorError as failure:
+        raise PermanentError(
+            f"{relation.subject}: the highest value of the cursor {quote(cursor)} cannot be stored: it is {_odd(text)}",
+            hint="correct the row, or leave such rows out in `query:`",
+            code=Code.PZ0505,
+        ) from failure
+
+
+def _odd(text: str) -> str:
+    return next((word for word in ("infinity", "NaN", "BC") if word.lower() in text.lower()), "out of range")
+
+
+def _refuse_unfit_values(connection: psycopg.Connection[Any], relation: Relation) -> None:
+    """Refuse a full read whose numerics of no declared precision hold what a decimal cannot; one look at the table."""
+    loose = [column for column in relation.columns if column.unbounded]
+    if not loose:
+        return
+    precision, scale = UNBOUNDED_NUMERIC
+    conditions = [DOES_NOT_FIT.format(c=quote(column.name), scale=scale, whole=precision - scale) for column in loose]
+    query = VALUES_THAT_DO_NOT_FIT.format(columns=", ".join(conditions), source=relation.source)
+    row = connection.execute(query).fetchone() or ()
+    unfit = [column.name for column, found in zip(loose, row, strict=False) if found]
+    if unfit:
+        raise PermanentError(
+            f"{relation.subject}: numeric without declared precision is read as decimal({precision},{scale}), which cannot "
+            f"hold all values of column {', '.join(map(quote, unfit))}",
+            hint=f"declare it under `columns:`, for example `{unfit[0]}: varchar`, double or decimal(38,18)",
+            code=Code.PZ0740,
+        )
