@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
-
-from pyrate_limiter import Duration, InMemoryBucket, Limiter, Rate
+from typing import TYPE_CHECKING, TypeVar
 
 from pz.connectors.contract import CancelToken
 from pz.engine.resilience.retry import call_with_retries
 from pz.project.model import RateLimit, RetryPolicy
+
+if TYPE_CHECKING:
+    from pyrate_limiter import Limiter
 
 __all__ = ["Gate", "Pacer"]
 
@@ -34,11 +35,7 @@ class Pacer:
     def __init__(self, limit: RateLimit | None) -> None:
         self._lock = threading.Lock()
         self._not_before = 0.0
-        self._limiter: Limiter | None = None
-        if limit is not None:
-            # A leaky bucket of `burst` per the time in which `burst` tokens refill keeps both numbers of the setting.
-            window = max(1, round(limit.burst * Duration.MINUTE / limit.requests_per_minute))
-            self._limiter = Limiter(InMemoryBucket([Rate(limit.burst, window)]))
+        self._limiter = None if limit is None else _limiter(limit)
 
     def take(self, cancel: CancelToken) -> float:
         """Wait for a token; returns the seconds waited. Raises `Cancelled`."""
@@ -56,6 +53,14 @@ class Pacer:
             with self._lock:
                 wait = min(max(reset_seconds, 0.0), MAX_BUDGET_WAIT)
                 self._not_before = max(self._not_before, time.monotonic() + wait)
+
+
+def _limiter(limit: RateLimit) -> Limiter:
+    """At most ``burst`` in the time in which ``burst`` tokens refill: that keeps both numbers of the setting."""
+    from pyrate_limiter import Duration, InMemoryBucket, Limiter, Rate  # late: it brings asyncio with it
+
+    window = max(1, round(limit.burst * Duration.MINUTE / limit.requests_per_minute))
+    return Limiter(InMemoryBucket([Rate(limit.burst, window)]))
 
 
 class Gate:
