@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pz.graph.lineage import output_origin, selects, tables
+from pz.graph.lineage import output_origin, passes_through, selects, tables
 from pz.graph.sqltree import Parser
 
 
@@ -66,3 +66,34 @@ def test_a_cte_hides_a_table_only_where_it_is_in_sight() -> None:
         statement = parser.parse("select * from (with a as (select 1) select * from a) x, a")
     assert tables(statement) == ("a",)
     assert [s.correlated for s in selects(statement)] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("select * from staging.s", "staging.s"),
+        ("from staging.S", "staging.s"),
+        ("select b, a as c, x.* exclude (a) from staging.s x", "staging.s"),
+        ("select a + 1 from staging.s", None),
+        ("select * replace (a + 1 as a) from staging.s", None),
+        ("select columns('a') from staging.s", None),
+        ("select * from staging.s where a > 1", None),
+        ("select distinct * from staging.s", None),
+        ("select * from staging.s order by a", None),
+        ("select * from staging.s limit 3", None),
+        ("select * from staging.s using sample 3", None),
+        ("select * from staging.s tablesample 10%", None),
+        ("select a from staging.s group by a", None),
+        ("select a from staging.s group by all", None),
+        ("select a from staging.s qualify row_number() over () = 1", None),
+        ("select * from staging.s, staging.t", None),
+        ("select * from (select * from staging.s)", None),
+        ("with s as (select 1) select * from staging.s", None),
+        ("select * from staging.s union all select * from staging.s", None),
+        ("select 1", None),
+        ("values (1)", None),
+    ],
+)
+def test_only_a_bare_copy_passes_a_table_through(sql: str, table: str | None) -> None:
+    with Parser() as parser:
+        assert passes_through(parser.parse(sql)) == table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pz.connectors.contract import CancelToken
@@ -45,6 +46,26 @@ def test_a_check_makes_the_chain_staged_and_its_result_is_a_table(tmp_path: Path
     assert errors(result) == {}
     assert result.table("people").to_pylist()[0] == {"id": 1, "name": "Ann"}
     assert all(node.fused is None for node in result.nodes)
+
+
+@pytest.mark.parametrize(("select", "kind"), [("SELECT *", "view"), ("SELECT *, 1 AS one", "table")])
+def test_a_pipeline_that_hands_a_staged_table_on_is_a_view_upon_it(tmp_path: Path, select: str, kind: str) -> None:
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": COPY.replace("SELECT *", select),
+        "pipelines/configs/people.yml": "pipeline: people\nchecks:\n  - not_null: [id]\n",
+    }
+    demo = project(tmp_path, files)
+    (planned,) = (node for node in demo.plan().nodes if node.kind == "Pipeline")
+    result = run(demo)
+    assert ("a view upon" in planned.reason) == (kind == "view")
+    assert [node.rows for node in result.nodes if node.kind == "Pipeline"] == [3]
+    (staging,) = tmp_path.glob(".pz/runs/*/staging.duckdb")
+    with duckdb.connect(str(staging), read_only=True) as connection:
+        found = connection.execute(
+            "SELECT table_type FROM information_schema.tables WHERE table_name = 'people'"
+        ).fetchall()
+    assert found == [("VIEW" if kind == "view" else "BASE TABLE",)]
 
 
 def test_a_failed_check_fails_the_run_but_not_the_sink(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from pz.connectors.contract import ReadShape
 from pz.errors import Code, Problems
 from pz.graph.bindings import Dataset, Output
 from pz.graph.identity import NotCanonical, check_id, pipeline_id, sink_id, source_id
+from pz.graph.lineage import passes_through
 from pz.graph.model import CheckNode, Graph, Node, NodeKind, PipelineNode, Pushdown, SinkNode, SourceNode
 from pz.graph.pushdown import infer_pushdown
 from pz.graph.sqltree import Parser
 from pz.graph.understand import Understood, UnderstoodPipeline
-from pz.project.model import CheckDecl, CheckKind, DriftPolicy, Location, Project, SyncMode
+from pz.project.model import CheckDecl, CheckKind, DriftPolicy, Location, Materialization, Project, SyncMode
 
 __all__ = ["build_graph"]
 
@@ -182,7 +183,20 @@ class _Builder:
             tags=bound.decl.tags,
             lines=pipeline.lines,
             unsteady=pipeline.unsteady,
+            passes_through=self._passes_through(pipeline),
         )
+
+    def _passes_through(self, pipeline: UnderstoodPipeline) -> bool:
+        """Whether it hands on one staged table. Upon a view it does not: every reader would compute that anew."""
+        table = None if pipeline.unsteady else passes_through(pipeline.statement)
+        if table is None or pipeline.bound.decl.materialization is not Materialization.TABLE:
+            return False
+        views = {
+            f"staging.{name.lower()}"
+            for name, known in self._understood.pipelines.items()
+            if known.bound.decl.materialization is Materialization.VIEW
+        }
+        return table not in views
 
     def _check(self, draft: _Draft, check: CheckDecl, parents: tuple[str, ...]) -> CheckNode:
         pipeline = draft.parents[0][1]

@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 
 from pz.graph.sqltree import SqlNode, column_ref, cte_bodies, is_subquery
 
-__all__ = ["Cte", "Origin", "Relation", "Select", "computed_names", "output_origin", "selects", "tables", "trace"]
+__all__ = [
+    "Cte",
+    "Origin",
+    "Relation",
+    "Select",
+    "computed_names",
+    "output_origin",
+    "passes_through",
+    "selects",
+    "tables",
+    "trace",
+]
 
 Origin = tuple[str, str]
 """A base table (``schema.name``, lower case) and one of its columns, as spelled."""
@@ -95,6 +106,36 @@ def output_origin(query: SqlNode, ctes: Ctes, column: str) -> Origin | None:
             names = column_ref(item)
             origins.add(None if names is None else trace(select, names))
     return origins.pop() if len(origins) == 1 else None
+
+
+def passes_through(statement: SqlNode) -> str | None:
+    """The base table whose rows the statement hands on, all of them and untouched; None when it does anything else."""
+    query = statement["node"]
+    if query["type"] != "SELECT_NODE" or any(query.get(part) for part in _PARTS_THAT_CHANGE_ROWS):
+        return None
+    if query.get("aggregate_handling") != "STANDARD_HANDLING" or _own_ctes(query, {}):
+        return None
+    if not all((item.get("class") == "STAR" and _is_plain(item)) or column_ref(item) for item in query["select_list"]):
+        return None
+    source = query.get("from_table") or {}
+    if source.get("type") != "BASE_TABLE" or any(source.get(part) for part in ("sample", "at_clause")):
+        return None
+    return Select(query, {}).relations[0].table
+
+
+_PARTS_THAT_CHANGE_ROWS = (
+    "modifiers",
+    "where_clause",
+    "group_expressions",
+    "group_sets",
+    "having",
+    "sample",
+    "qualify",
+)
+
+
+def _is_plain(star: SqlNode) -> bool:
+    return not any(star.get(part) for part in ("columns", "expr", "replace_list"))
 
 
 def computed_names(select: Select) -> frozenset[str]:

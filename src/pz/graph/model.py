@@ -103,6 +103,7 @@ class PipelineNode(Node):
     ``sql`` carries sentinels for watermark(), run_id and run_started_at; `graph.sql.bind` replaces them at run time. It
     has no semicolon or comment at its end. ``lines`` gives for each of its lines the line of the file, 0 where the
     line is not from there. ``unsteady`` names what makes its result differ from evaluation to evaluation.
+    ``passes_through``: it only hands on a table that is staged already, so that a view upon that table does.
     """
 
     sql: str
@@ -110,6 +111,12 @@ class PipelineNode(Node):
     tags: tuple[str, ...] = ()
     lines: tuple[int, ...] = ()
     unsteady: tuple[str, ...] = ()
+    passes_through: bool = False
+
+    @property
+    def is_view(self) -> bool:
+        """Whether ``staging.<name>`` is a view, asked for or because a copy would hold the same rows again."""
+        return self.passes_through or self.materialization is Materialization.VIEW
 
     def file_line(self, sql_line: int) -> int | None:
         """The line of the pipeline's file behind a line of ``sql``, both from 1; None when it is not from there."""

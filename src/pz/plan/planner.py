@@ -74,9 +74,8 @@ class _Planner:
         elif isinstance(node, SinkNode):
             self.planned[node.id] = self._sink(node)
         elif isinstance(node, PipelineNode):
-            self.planned[node.id] = PlannedNode(
-                node.id, node.kind, node.name, Way.DUCK_SQL, f"materialized as {node.materialization}"
-            )
+            how = "a view upon the staged table that it hands on" if node.passes_through else node.materialization
+            self.planned[node.id] = PlannedNode(node.id, node.kind, node.name, Way.DUCK_SQL, f"materialized as {how}")
         elif isinstance(node, CheckNode):
             self.planned[node.id] = PlannedNode(node.id, node.kind, node.name, Way.DUCK_SQL, "check")
 

@@ -225,9 +225,11 @@ def _reading_cell(column: str, type_: DuckType, place: str, care: Care) -> str:
         return sql
     if care is Care.CHECKED:
         return _checked(sql, type_, column, place)
-    return (
-        f"CASE WHEN {_suspect(sql, type_.scale)} THEN {_exact(sql, type_, column, place)} ELSE {_cast(sql, type_)} END"
-    )
+    # A number that reads back as it is spelled has lost nothing; that is quicker to see than the absence of a fraction.
+    cast = _cast(sql, type_)
+    plain = f"CAST({cast} AS VARCHAR) = {sql}"
+    exact = _exact(sql, type_, column, place)
+    return f"CASE WHEN {plain} THEN {cast} WHEN {_suspect(sql, type_.scale)} THEN {exact} ELSE {cast} END"
 
 
 def _json_cell(column: str, sql: str, type_: DuckType, place: str) -> str | None:

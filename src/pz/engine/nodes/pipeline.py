@@ -10,9 +10,8 @@ from pz.engine.outcome import Outcome
 from pz.graph import sql as graph_sql
 from pz.graph.model import PipelineNode
 from pz.graph.watermarks import value_sql
-from pz.project.model import Materialization
 from pz.sqltext import quote
-from pz.staging.completion import complete_node
+from pz.staging.completion import complete_node, count_rows
 from pz.staging.fingerprint import describe
 
 if TYPE_CHECKING:
@@ -43,17 +42,22 @@ def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
 def materialize(context: NodeContext, node: PipelineNode) -> Outcome:
     """Create ``staging.<name>``; its rows, 0 for a view (which is only computed when it is read).
 
+    A pipeline that only hands on a staged table is a view upon it, with that table's rows: a copy would cost time and
+    disk, and say nothing new.
+
     A table that feeds an output whose delivery is open or in doubt is copied from the earlier run instead of computed
     anew: a float aggregate alone gives another result each time, and the delivery could not be continued.
     """
-    if context.run.prior is not None and node.materialization is not Materialization.VIEW:
+    if context.run.prior is not None and not node.is_view:
         reused = context.run.prior.reuse_input(context, node)
         if reused is not None:
             return reused
-    kind = "VIEW" if node.materialization is Materialization.VIEW else "TABLE"
+    kind = "VIEW" if node.is_view else "TABLE"
     create = f"CREATE OR REPLACE {kind} staging.{quote(node.name)} AS (\n{bound_sql(context, node)}\n)"
     with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.MATERIALIZE) as tx:
         tx.execute(create)
-        if node.materialization is Materialization.VIEW:
+        if node.passes_through:
+            return Outcome(count_rows(cursor, f"staging.{quote(node.name)}"))
+        if node.is_view:
             return Outcome(0)
         return Outcome(complete_node(tx, node.id, (node.name,)).rows)
