@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+import pz
 from pz.errors import Code, ProjectError, StateError
 from running import errors, project, rows, run
 
@@ -68,6 +69,19 @@ def test_an_append_adds_only_what_is_new_though_the_file_cannot_filter(tmp_path:
     for _ in range(3):  # idle runs
         assert errors(run(opened)) == {}
     assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("spelled", ["at", "AT", "At"])
+def test_a_cursor_is_found_whatever_its_case(tmp_path: Path, spelled: str) -> None:
+    demo(tmp_path, APPEND)
+    connections = tmp_path / "connections.yml"
+    connections.write_text(
+        connections.read_text().replace("cursor: at", f"cursor: {spelled}, initial: 2024-01-01, max_window: 1d")
+    )
+    opened = pz.open_project(tmp_path, environ={})
+    write_events(tmp_path, (1, "2024-01-01 10:00:00", "a"), (2, "2024-01-02 10:00:00", "b"))
+    assert [errors(run(opened)) for _ in range(3)] == [{}, {}, {}]
+    assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1, 2]
 
 
 def test_a_merge_takes_ties_of_the_boundary_that_came_later(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ __all__ = [
     "WriteResult",
     "WriteSession",
     "WriteStrategy",
+    "find_column",
 ]
 
 CONTRACT_MAJOR = 1
@@ -234,6 +235,11 @@ class Column:
 
     name: str
     type: str
+
+
+def find_column(columns: Iterable[Column], name: str) -> Column | None:
+    """The column of that name, found as SQL finds it: case does not tell columns apart."""
+    return next((column for column in columns if column.name.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pz.connectors.contract import Bound, ReadShape, SourceProbe
+from pz.connectors.contract import Bound, ReadShape, SourceProbe, find_column
 from pz.cursors import CursorError, CursorType
 from pz.engine.prepare import Prepared, Request
 from pz.engine.prior import PriorRun
@@ -258,7 +258,7 @@ class _Resolver:
 
 
 def _probed_type(node: SourceNode, probe: SourceProbe) -> CursorType | None:
-    column = next((c for c in probe.columns or () if c.name == node.read.sync.cursor), None)
+    column = find_column(probe.columns or (), node.read.sync.cursor or "")
     return CursorType.from_duckdb(column.type) if column else None
 
 

@@ -32,6 +32,7 @@ from pz.cursors import (
 )
 from pz.errors import Code, Problem, StateError
 from pz.graph.model import SourceNode
+from pz.graph.rules import contract_cursor_type
 from pz.project.model import SyncDecl
 from pz.state.entries import Watermark
 
@@ -64,11 +65,7 @@ class SliceBounds:
 
 def declared_cursor_type(node: SourceNode) -> CursorType | None:
     """The cursor's type by the column contract of the dataset, None when there is no contract for it."""
-    columns, cursor = node.read.columns, node.read.sync.cursor
-    declared = None if columns is None or cursor is None else columns.get(cursor)
-    if declared is None:
-        return None
-    return CursorType(declared) if declared in tuple(CursorType) else CursorType.from_duckdb(declared)
+    return contract_cursor_type(node.read.columns or {}, node.read.sync.cursor or "")
 
 
 def resolve_slice(

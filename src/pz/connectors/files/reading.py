@@ -20,6 +20,7 @@ from pz.connectors.contract import (
     PermanentError,
     ReadHints,
     SourceProbe,
+    find_column,
 )
 from pz.connectors.files.delimited import check_bytes
 from pz.connectors.files.faults import explain_or_none
@@ -255,7 +256,7 @@ class FileSource:
     ) -> tuple[str | None, int | None]:
         import duckdb
 
-        held = next((column for column in whole.schema.columns if column.name.lower() == cursor.lower()), None)
+        held = find_column(whole.schema.columns, cursor)
         kind = None if held is None else CursorType.from_duckdb(held.type)
         if held is None or kind is None:
             return None, None

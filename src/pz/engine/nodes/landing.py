@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import Bound, DatasetSpec, ReadHints
+from pz.connectors.contract import Bound, DatasetSpec, ReadHints, find_column
 from pz.cursors import CursorError, CursorType, canonical, literal, probe_expression
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, Problem
@@ -114,7 +114,8 @@ class Landing:
         if self.bounds is None or self.dataset.cursor is None:
             return None, None
         columns = describe(cursor, self.table)
-        landed = next((column.type for column in columns if column.name == self.dataset.cursor), None)
+        held = find_column(columns, self.dataset.cursor)
+        landed = None if held is None else held.type
         kind = CursorType.from_duckdb(landed) if landed else None
         self._require_type(landed, kind)
         assert kind is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pz.connectors.contract import find_column
 from pz.cursors import CursorType
 from pz.durable import Step
 from pz.engine.outcome import Outcome
@@ -34,8 +35,8 @@ def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
         if source.bounds and source.id in node.parents and source.key not in context.run.watermarks:
             with context.run.staging.cursor() as cursor:
                 columns = describe(cursor, f"staging.{quote(source.relation)}")
-            landed = next((column.type for column in columns if column.name == source.read.sync.cursor), None)
-            found[source.key] = value_sql(None, CursorType.from_duckdb(landed) if landed else None)
+            landed = find_column(columns, source.read.sync.cursor or "")
+            found[source.key] = value_sql(None, CursorType.from_duckdb(landed.type) if landed else None)
     return found
 
 
