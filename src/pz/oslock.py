@@ -7,6 +7,7 @@ it stands in ``<lock>.owner`` beside it: information for a message, never eviden
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -94,14 +95,19 @@ class OsLock:
 def is_free(path: Path) -> bool:
     """Whether nobody holds the lock at ``path``; one that cannot even be opened counts as held.
 
-    It is taken for an instant to find out, so whoever wants a lock for good waits a moment before giving up.
+    It is taken for an instant to find out, so whoever wants a lock for good waits a moment before giving up. Opened for
+    reading only, so that a read-only disk can tell, too; `filelock` takes the same ``flock``.
     """
-    if not path.exists():
-        return True
-    lock = OsLock(path)
     try:
-        return lock.acquire()
+        opened = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
-        lock.release()
+        os.close(opened)
+    return True

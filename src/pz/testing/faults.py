@@ -238,13 +238,17 @@ def tmpfs(path: Path, size: int) -> Iterator[Tmpfs]:
 
 @dataclass(frozen=True, slots=True)
 class Tmpfs:
-    """A mounted file system whose size can change."""
+    """A mounted file system whose size and leave to write can change."""
 
     path: Path
 
     def resize(self, size: int) -> None:
         """Grow or shrink it."""
         _mount("-o", f"remount,size={size}", str(self.path))
+
+    def writable(self, allowed: bool) -> None:
+        """Make it read-only for everybody, also for root, or writable again. Fails while a file is open for writing."""
+        _mount("-o", f"remount,{'rw' if allowed else 'ro'}", str(self.path))
 
 
 def _mount(*arguments: str) -> None:

@@ -68,6 +68,8 @@ def _about_content(text: str, path: str) -> ConnectorError | None:
         column = _COLUMN.search(text)
         named = f" of column '{column[1]}'" if column else ""
         return PermanentError(f"a value{named} does not fit the target column's type", code=Code.PZ0780)
+    if "No space left" in text:
+        return PermanentError(f"the disk is full where DuckDB file '{path}' lies", code=Code.PZ0532)
     if text.startswith("TransactionContext Error"):
         return TransientError("another transaction changed the same table at the same time")
     return None

@@ -21,7 +21,6 @@ from pz.connectors.contract import (
     OutputSpec,
     PermanentError,
     Settlement,
-    TransientError,
     WriteResult,
 )
 from pz.connectors.duckdb.faults import explain
@@ -194,7 +193,8 @@ class DuckDbSession:
             with step(Step.SINK_COMMIT):
                 self._cursor.execute("COMMIT")
         except duckdb.TransactionException as error:
-            raise TransientError("another transaction changed the same table at the same time") from error
+            # A commit that fails in the transaction's own terms was rolled back: this is certain, not doubtful.
+            raise explain(error, self._place.shown) or error from error
         except duckdb.Error as error:
             message = f"the commit to DuckDB file '{self._place.shown}' was not confirmed"
             raise OutcomeUnknown(message, code=Code.PZ0704) from error
