@@ -164,6 +164,18 @@ class Code(StrEnum):
     PZ0746 = "PZ0746"
     PZ0747 = "PZ0747"
     PZ0748 = "PZ0748"
+    PZ0760 = "PZ0760"
+    PZ0761 = "PZ0761"
+    PZ0762 = "PZ0762"
+    PZ0763 = "PZ0763"
+    PZ0764 = "PZ0764"
+    PZ0765 = "PZ0765"
+    PZ0766 = "PZ0766"
+    PZ0767 = "PZ0767"
+    PZ0768 = "PZ0768"
+    PZ0769 = "PZ0769"
+    PZ0770 = "PZ0770"
+    PZ0771 = "PZ0771"
 
 
 @dataclass(frozen=True, slots=True)
@@ -777,6 +789,66 @@ CODES: dict[Code, CodeInfo] = {
         "run",
         "A captured table changed its columns inside the window in a way that cannot be followed.",
         "Run with `--full-refresh` after the change.",
+    ),
+    Code.PZ0760: CodeInfo(
+        "plan, run",
+        "The options of an HTTP connection, dataset or output cannot work together.",
+        "Correct the options that are named; all faults are listed at once.",
+    ),
+    Code.PZ0761: CodeInfo(
+        "run",
+        "An HTTP server refused a request with a status that another attempt would not change.",
+        "Read what the server says, and check path, query and credentials.",
+    ),
+    Code.PZ0762: CodeInfo(
+        "run",
+        "An HTTP server could not be reached, was too slow, or answered with a status that may pass.",
+        "Run `pz retry` later; raise `retry:` or `timeout_seconds` if it happens often.",
+    ),
+    Code.PZ0763: CodeInfo(
+        "run",
+        "A redirect, a next link or a token leads to another origin than the connection's, or nowhere.",
+        "Add the host to `allow_hosts` if it may get the connection's credentials.",
+    ),
+    Code.PZ0764: CodeInfo(
+        "run",
+        "The pagination does not advance, has no end, or contradicts what the API tells about its total.",
+        "Compare `pagination` with the API's documentation.",
+    ),
+    Code.PZ0765: CodeInfo(
+        "run",
+        "An HTTP response is cut off, too large, of another format, or without the declared records.",
+        "Check format, compression, items and max_response_mb.",
+    ),
+    Code.PZ0766: CodeInfo(
+        "run",
+        "A record of an HTTP response does not fit the declared columns.",
+        "Correct the type in `columns`; varchar takes any json value.",
+    ),
+    Code.PZ0767: CodeInfo(
+        "run",
+        "The token that was stored for a feed has expired, or is none.",
+        "Run again with `--full-refresh`, which reads everything and stores a new token.",
+    ),
+    Code.PZ0768: CodeInfo(
+        "run",
+        "An API refused some rows of a request; those that it accepted are not sent again.",
+        "Correct the rows that are told, and run `pz retry`.",
+    ),
+    Code.PZ0769: CodeInfo(
+        "run",
+        "Rows to append were sent and no answer came: nobody knows whether they are there.",
+        "`pz retry` sends them again; `idempotency_header` makes that safe where the API honours it.",
+    ),
+    Code.PZ0770: CodeInfo(
+        "run",
+        "`max_pages` ended an incremental read whose records do not come in ascending order.",
+        "Raise `max_pages`, or ask the API for ascending cursor order.",
+    ),
+    Code.PZ0771: CodeInfo(
+        "run",
+        "No OAuth2 access token could be had.",
+        "Check client_id, client_secret, scope and token_url in `auth:`.",
     ),
 }
 

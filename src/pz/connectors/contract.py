@@ -21,6 +21,8 @@ gets explicit specs, never the project. What every connector must have is small 
     (changing files)        VerifiablePartition      the partition is still what was planned
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
+    (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
+    (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
 
 Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
 `PermanentError` or `OutcomeUnknown`; a message is published verbatim, so it must not contain a secret or a row value.
@@ -53,6 +55,8 @@ __all__ = [
     "Cancelled",
     "Capability",
     "ChangeCapturePartition",
+    "ChecksDatasets",
+    "ChecksOutputs",
     "CheckpointingPartition",
     "CheckpointingSession",
     "Column",
@@ -91,6 +95,7 @@ __all__ = [
     "Slice",
     "Source",
     "SourceProbe",
+    "SpoolsToDisk",
     "SyncStatePartition",
     "TransientError",
     "VerifiablePartition",
@@ -693,6 +698,33 @@ class Gated(Protocol):
 
     def use_gate(self, gate: OperationGate) -> None:
         """Keep the gate."""
+        ...
+
+
+@runtime_checkable
+class ChecksDatasets(Protocol):
+    """A source that can tell, offline, that a dataset's options cannot work together."""
+
+    def check_dataset(self, dataset: DatasetSpec) -> None:
+        """Raise PermanentError with every fault. Called while planning; free of effects."""
+        ...
+
+
+@runtime_checkable
+class ChecksOutputs(Protocol):
+    """A sink that can tell, offline, that an output's options cannot work together."""
+
+    def check_output(self, output: OutputSpec) -> None:
+        """Raise PermanentError with every fault. Called while planning; free of effects."""
+        ...
+
+
+@runtime_checkable
+class SpoolsToDisk(Protocol):
+    """A source or sink that puts bytes aside while it works. Called once, right after opening, wherever there is a run."""
+
+    def use_spool(self, directory: Path) -> None:
+        """Put them below this directory, which need not exist, and take them away again."""
         ...
 
 

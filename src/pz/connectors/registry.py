@@ -26,6 +26,7 @@ BUILT_IN: Mapping[str, str] = {
     "localfiles": "pz.connectors.files.localfiles:LocalFiles",
     "duckdb": "pz.connectors.duckdb.connector:DuckDb",
     "postgres": "pz.connectors.postgres.connector:Postgres",
+    "http": "pz.connectors.http.connector:Http",
 }
 """The connectors that come with this package; also found where its metadata is missing (a source tree)."""
 

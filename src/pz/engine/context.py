@@ -17,6 +17,7 @@ from pz.connectors.contract import (
     SharesDatabase,
     Sink,
     Source,
+    SpoolsToDisk,
 )
 from pz.engine.resilience.gate import Gate, Pacer
 from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
@@ -161,6 +162,8 @@ class NodeContext:
     def _gate(self, side: Source | Sink, connection: str) -> None:
         if isinstance(side, SharesDatabase):
             side.use_database(self._open_cursor)
+        if isinstance(side, SpoolsToDisk):
+            side.use_spool(self.run.staging.path.parent / "spool")
         if isinstance(side, Gated):
             self.gate = Gate(self.run.pacer(connection), self.planned.retry or RetryPolicy(), self.cancel)
             side.use_gate(self.gate)

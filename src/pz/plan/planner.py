@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pz.connectors.contract import Capability, Connector, OnDelete, ReadShape, WriteStrategy
+from pz.connectors.contract import (
+    Capability,
+    ChecksDatasets,
+    ChecksOutputs,
+    Connector,
+    OnDelete,
+    ReadShape,
+    WriteStrategy,
+)
 from pz.connectors.localpath import os_refusals
 from pz.connectors.registry import Registry
 from pz.errors import Code, ConnectorError, Problem, Problems
@@ -90,6 +98,8 @@ class _Planner:
                 closing(connector.open_source(connection_spec(self.project, node.connection, self.graph))) as source,
             ):
                 shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
+                if isinstance(source, ChecksDatasets):
+                    source.check_dataset(dataset_spec(node, shape))
                 if Capability.NATIVE_SCAN in connector.capabilities:
                     scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
         except ConnectorError as failure:
@@ -152,6 +162,8 @@ class _Planner:
                 os_refusals(),
                 closing(connector.open_sink(connection_spec(self.project, node.connection, self.graph))) as sink,
             ):
+                if isinstance(sink, ChecksOutputs):
+                    sink.check_output(output_spec(node))
                 if Capability.NATIVE_COPY in connector.capabilities:
                     copy = sink.native_copy(output_spec(node))
         except ConnectorError as failure:

@@ -1,0 +1,331 @@
+"""One request, one answer: origin rule, redirects by hand, credentials, statuses, waiting, a check of the end.
+
+Every call goes through the engine's gate, which paces and (where it is safe) repeats it. A body goes to a file of the run
+before anybody parses it, so a cut answer costs one request and nothing that was read.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pz.connectors.contract import CancelToken, OperationGate
+from pz.connectors.http import bodies
+from pz.connectors.http.auth import Auth, TokenRequest
+from pz.connectors.http.bodies import Framing
+from pz.connectors.http.faults import network_errors, status_error
+from pz.connectors.http.origins import parse_url
+from pz.connectors.http.redaction import Redactor
+from pz.connectors.http.settings import Settings
+from pz.connectors.http.waits import budget_of, retry_after
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
+
+if TYPE_CHECKING:
+    import socket
+
+    import httpx
+
+__all__ = ["Answer", "Client", "Request"]
+
+T = TypeVar("T")
+USER_AGENT = "pz-http/0.1"
+MAX_HOPS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_KEPT = 64 * 1024
+"""Bytes of an error's body that are looked at."""
+
+_SLOWEST = 1024
+"""Bytes per second, over a whole `timeout_seconds`, below which a body counts as stalled."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask. ``subject`` is how messages call it: never a query, never a URL that a server chose.
+
+    ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
+    end (json does; the lines of csv and ndjson do not).
+    """
+
+    url: httpx.URL
+    subject: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    layers: int = 0
+    whole: bool = True
+    label: str = "request"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A success: its status, its headers (lower case), where its body is, and how its end was known."""
+
+    status: int
+    headers: Mapping[str, str]
+    url: httpx.URL
+    file: Path | None
+    body: bytes
+    size: int
+    framing: str
+
+
+class Client:
+    """The connections of one opened source or sink. Thread-safe. Call `close` once."""
+
+    def __init__(self, settings: Settings, redactor: Redactor) -> None:
+        self.settings = settings
+        self.redactor = redactor
+        self._auth = Auth(settings.auth, redactor)
+        self._gate: OperationGate | None = None
+        self._lock = threading.Lock()
+        self._http: httpx.Client | None = None
+        self._sockets: set[socket.socket] = set()
+
+    def use_gate(self, gate: OperationGate) -> None:
+        """Send every call through this gate from now on."""
+        self._gate = gate
+
+    def gated(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+        """Run a call through the gate, if there is one."""
+        return operation() if self._gate is None else self._gate.execute(label, idempotent, operation)
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            client, self._http = self._http, None
+        if client is not None:
+            client.close()
+
+    @contextmanager
+    def ended_by(self, cancel: CancelToken) -> Iterator[None]:
+        """While the body runs, a cancellation breaks the connections, so that no call waits for a silent server."""
+        forget = cancel.on_cancel(self.interrupt)
+        try:
+            yield
+        finally:
+            forget()
+
+    # --- calls
+
+    def fetch(self, request: Request, spool: Path | None, read: Callable[[Answer], T], *, idempotent: bool = True) -> T:
+        """Get an answer that is a success, its body in the file ``spool`` (None: in memory), and what ``read`` makes of it.
+
+        ``read`` runs inside the gated call: what it raises as transient is asked for again.
+
+        Raises:
+            TransientError: network, timeouts, transient statuses, cut bodies (after the gate's retries).
+            PermanentError: all else.
+        """
+        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool)))
+
+    def _once(self, request: Request, spool: Path | None) -> Answer:
+        headers = self._auth.headers(self._fetch_token)
+        answer = self._follow(request, headers, spool, may_renew=self._auth.renewable)
+        if answer is None:  # the API refused the token: it expired early or was revoked
+            self._auth.forget(headers)
+            answer = self._follow(request, self._auth.headers(self._fetch_token), spool, may_renew=False)
+        assert answer is not None
+        return answer
+
+    def _follow(
+        self, request: Request, auth: Mapping[str, str], spool: Path | None, *, may_renew: bool
+    ) -> Answer | None:
+        for _ in range(MAX_HOPS + 1):
+            found = self._exchange(request, auth, spool, may_renew=may_renew)
+            if not isinstance(found, Request):
+                return found
+            request = found
+        raise PermanentError(f"{request.subject}: more than {MAX_HOPS} redirects", code=Code.PZ0763)
+
+    def _exchange(
+        self, request: Request, auth: Mapping[str, str], spool: Path | None, *, may_renew: bool
+    ) -> Answer | Request | None:
+        self.settings.origins.require(request.url, request.subject)
+        client = self._opened()
+        with (
+            network_errors(request.subject),
+            client.stream(
+                request.method,
+                self._with_key(request.url),
+                headers={**self.settings.headers, **request.headers, **auth},
+                content=request.content,
+                extensions={"trace": self._trace},
+            ) as response,
+        ):
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            self._report(response.status_code, headers)
+            if response.status_code == 401 and may_renew:
+                return None
+            if response.status_code in _REDIRECTS and request.method == "GET":
+                return self._redirected(request, headers)
+            if not 200 <= response.status_code < 300:
+                raise self._refused(request, response, headers)
+            return self._received(request, response, headers, spool)
+
+    def _redirected(self, request: Request, headers: Mapping[str, str]) -> Request:
+        location = headers.get("location", "")
+        if not location:
+            raise PermanentError(f"{request.subject}: a redirect without a Location", code=Code.PZ0763)
+        with network_errors(request.subject):
+            target = request.url.join(location)
+        if parse_url(str(target)) is None:
+            raise PermanentError(f"{request.subject}: a redirect to no http URL", code=Code.PZ0763)
+        self.settings.origins.require(target, f"{request.subject}: a redirect")
+        return replace(request, url=target)
+
+    def _refused(self, request: Request, response: httpx.Response, headers: Mapping[str, str]) -> ConnectorError:
+        body = b""
+        with suppress(Exception):
+            stream = bodies.decoded(response.iter_raw(), len(bodies.encodings_of(headers)), lambda _: None)
+            for piece in stream:
+                body += piece
+                if len(body) >= _KEPT:
+                    break
+        return status_error(request.subject, response.status_code, headers, self._excerpt(request, body))
+
+    def _excerpt(self, request: Request, body: bytes) -> str:
+        """The server's words; of an answer to rows that we sent, without anything that stood in those rows."""
+        return "" if request.content is not None and request.label == "send rows" else self.redactor.excerpt(body)
+
+    def _received(
+        self, request: Request, response: httpx.Response, headers: Mapping[str, str], spool: Path | None
+    ) -> Answer:
+        framing = bodies.framing_of(response.status_code, headers)
+        if framing is Framing.CLOSE and not request.whole:
+            raise PermanentError(
+                f"{request.subject}: the end of the response is not marked, so a cut could not be seen",
+                code=Code.PZ0765,
+                hint="use json, or set allow_close_delimited: true to take the risk",
+            )
+        layers = len(bodies.encodings_of(headers)) + request.layers
+        pieces = bodies.decoded(self._raw(response), layers, self._check_size)
+        try:
+            if spool is None:
+                body = b"".join(pieces)
+                size = len(body)
+            else:
+                body, size = b"", _write(spool, pieces)
+        except (PermanentError, TransientError) as failure:
+            failure.message = f"{request.subject}: {failure.message}"
+            raise
+        return Answer(response.status_code, headers, request.url, spool, body, size, framing)
+
+    def _check_size(self, size: int) -> None:
+        if size > self.settings.max_bytes:
+            raise bodies.too_large(self.settings.max_bytes)
+
+    def _raw(self, response: httpx.Response) -> Iterator[bytes]:
+        """The bytes of the wire; a server that drips them one by one counts as one that does not answer."""
+        import httpx
+
+        begun, seen = time.monotonic(), 0
+        for chunk in response.iter_raw():
+            seen += len(chunk)
+            elapsed = time.monotonic() - begun
+            if elapsed > self.settings.timeout:
+                if seen < _SLOWEST * elapsed:
+                    raise httpx.ReadTimeout("stalled")
+                begun, seen = time.monotonic(), 0
+            yield chunk
+
+    # --- waiting, tokens, connections
+
+    def _report(self, status: int, headers: Mapping[str, str]) -> None:
+        """Tell the gate, and so every node of the connection, what the server said about its budget."""
+        if self._gate is None:
+            return
+        asked = retry_after(headers) if status in (429, 503) else None
+        if asked is not None:
+            self._gate.report_budget(0, asked)
+            return
+        budget = budget_of(headers)
+        if budget is not None:
+            self._gate.report_budget(budget.remaining, budget.reset_seconds)
+
+    def _fetch_token(self, request: TokenRequest) -> Mapping[str, Any]:
+        """Ask for an access token, as a gated call of its own. Redirects are not followed: the secret stays here."""
+        return self.gated("get an access token", True, lambda: self._token_once(request))
+
+    def _token_once(self, request: TokenRequest) -> Mapping[str, Any]:
+        subject = f"connection '{self.settings.name}': token endpoint"
+        with network_errors(subject):
+            response = self._opened().post(
+                request.url,
+                data=dict(request.form),
+                headers={**request.headers, "Accept": "application/json"},
+                extensions={"trace": self._trace},
+            )
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if response.status_code != 200:
+                failure = status_error(subject, response.status_code, headers, "")
+                if isinstance(failure, PermanentError):
+                    raise PermanentError(failure.message, code=Code.PZ0771, hint="check auth of the connection")
+                raise failure
+            try:
+                answer = json.loads(response.content)
+            except (ValueError, RecursionError) as error:
+                raise PermanentError(f"{subject}: the answer is not json", code=Code.PZ0771) from error
+        if not isinstance(answer, dict):
+            raise PermanentError(f"{subject}: the answer is not a json object", code=Code.PZ0771)
+        return answer
+
+    def _with_key(self, url: httpx.URL) -> httpx.URL:
+        key = self._auth.param
+        return url if key is None else url.copy_set_param(*key)
+
+    def without_key(self, url: httpx.URL) -> httpx.URL:
+        """A URL fit to be kept: the parameter that carries the key is taken out."""
+        name = self.settings.auth.param
+        return url if name is None or name not in url.params else url.copy_remove_param(name)
+
+    def _opened(self) -> httpx.Client:
+        with self._lock:
+            if self._http is None:
+                self._http = _open(self.settings)
+            return self._http
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember the sockets, so that a cancellation can break them."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            found = info["return_value"].get_extra_info("socket")
+            if found is not None:
+                with self._lock:
+                    self._sockets = {known for known in self._sockets if known.fileno() >= 0}
+                    self._sockets.add(found)
+
+    def interrupt(self) -> None:
+        """Break every connection: calls under way fail as if the network had."""
+        import socket
+
+        with self._lock:
+            sockets = list(self._sockets)
+        for found in sockets:
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+
+
+def _open(settings: Settings) -> httpx.Client:
+    import httpx
+
+    return httpx.Client(
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", "Accept": "application/json, */*;q=0.5"},
+        timeout=settings.timeout,
+        verify=settings.verify(),
+        proxy=settings.proxy,
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+def _write(file: Path, pieces: Iterator[bytes]) -> int:
+    size = 0
+    with file.open("wb") as out:  # durable: ok - a page lives no longer than its reader
+        for piece in pieces:
+            size += out.write(piece)
+    return size

@@ -1,0 +1,285 @@
+"""A crawl: page after page, the next one fetched while the present one is turned into rows.
+
+What ends a crawl early, or would go round for ever, is an error here: a URL asked twice, a page that comes again, more
+pages than anybody has. A page that fails is fetched again alone, inside the gate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from pz.connectors.contract import CancelToken
+from pz.connectors.http.bindings import Bindings
+from pz.connectors.http.bodies import Framing
+from pz.connectors.http.client import Answer, Client, Request
+from pz.connectors.http.origins import parse_url
+from pz.connectors.http.pagination import CEILING, MISSING, Position
+from pz.connectors.http.reading_options import BodyFormat, ReadOptions
+from pz.connectors.http.selection import Document, parts_of
+from pz.connectors.http.settings import spelled
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Crawl", "FetchedPage"]
+
+_HTML = ("text/html", "application/xhtml")
+_JSON = ("application/json", "text/json")
+
+
+@dataclass
+class FetchedPage:
+    """A page on disk, and what was found in it so far. See `pagination.Page`."""
+
+    position: Position
+    answer: Answer
+    fetched_at: datetime
+    document: Document | None = None
+    counted: int = 0
+    last: Any = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The response's headers, in lower case."""
+        return self.answer.headers
+
+    @property
+    def count(self) -> int:
+        """Records of the page; known once it was parsed."""
+        return self.counted
+
+    def at(self, pointer: str) -> Any:
+        """The value in the body, MISSING when there is none."""
+        return MISSING if self.document is None or self.document.empty else self.document.at(parts_of(pointer))
+
+    def last_at(self, pointer: str) -> Any:
+        """The value in the last record; MISSING when there is none."""
+        return MISSING if self.last is None else Document(bytes(self.last), "").at(parts_of(pointer))
+
+
+class Crawl:
+    """One read of one dataset, from a position to the end."""
+
+    def __init__(self, client: Client, options: ReadOptions, bindings: Bindings, subject: str, folder: Path) -> None:
+        self._client = client
+        self._options = options
+        self._bindings = bindings
+        self._subject = subject
+        self._folder = folder
+        self._asked: set[bytes] = set()
+        self._seen: set[bytes] = set()
+        self.truncated = False
+        """Whether ``max_pages`` ended the crawl with more pages to come."""
+
+    def pages(self, start: Position, cancel: CancelToken, replayed: bool) -> Iterator[FetchedPage]:
+        """Fetch the pages; the caller parses each one and then says `advance`, before it asks for the next.
+
+        ``replayed`` says that ``start`` is a token that an earlier run stored.
+        """
+        self._next: Position | None = start
+        self._pending: Future[FetchedPage] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="pz-http")
+        try:
+            while self._next is not None:
+                cancel.raise_if_set()
+                yield self._take(self._next, cancel, replayed)
+        finally:
+            if self._pending is not None:
+                self._client.interrupt()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def advance(self, page: FetchedPage, done: int) -> Position | None:
+        """Decide what follows a parsed page, and begin to fetch it. ``done`` are the pages of this attempt so far."""
+        following = self._options.paging.after(page.position, page, self._subject)
+        if following is not None and self._options.max_pages is not None and done >= self._options.max_pages:
+            self.truncated = True
+            following = None
+        if following is not None and following.index >= CEILING and self._options.max_pages is None:
+            raise PermanentError(
+                f"{self._subject}: {CEILING} pages and no end",
+                code=Code.PZ0764,
+                hint="set max_pages if there are really that many",
+            )
+        if following is not None:
+            following = self._absolute(following, page)
+        self._next = following
+        if following is not None:
+            self._pending = self._submit(following)
+        return following
+
+    def require_new(self, digest: bytes, page: FetchedPage) -> None:
+        """Raise PermanentError PZ0764 when a page with these records was there before."""
+        if page.count == 0 or self._options.may_repeat:
+            return
+        if digest in self._seen:
+            raise self._not_advancing("a page brings the records of an earlier one")
+        self._seen.add(digest)
+
+    # --- fetching
+
+    def _submit(self, position: Position) -> Future[FetchedPage]:
+        request = self._request(position)
+        mark = _digest(f"{request.method} {request.url}\n".encode(), request.content or b"")
+        if mark in self._asked:
+            raise self._not_advancing("the next page is one that was read already")
+        self._asked.add(mark)
+        return self._pool.submit(self._fetch, position, request)
+
+    def _take(self, position: Position, cancel: CancelToken, replayed: bool) -> FetchedPage:
+        pending = self._pending or self._submit(position)
+        self._pending = pending
+        try:
+            return pending.result()
+        except ConnectorError as failure:
+            cancel.raise_if_set()
+            if replayed and "status 410" in failure.message:
+                raise self._expired() from failure
+            raise
+        finally:
+            self._pending = None
+
+    def _fetch(self, position: Position, request: Request) -> FetchedPage:
+        file = self._folder / f"page-{position.index}"
+        return self._client.fetch(request, file, lambda answer: self._received(position, answer))
+
+    def _received(self, position: Position, answer: Answer) -> FetchedPage:
+        """A whole page of the right kind. Runs inside the gated call, so that a cut page is asked for again."""
+        page = FetchedPage(position, answer, datetime.now(UTC))
+        self._check_type(answer)
+        if self._options.format is BodyFormat.JSON:
+            assert answer.file is not None
+            page.document = Document(answer.file.read_bytes(), self._subject)
+            if answer.framing is Framing.CLOSE and not page.document.empty:
+                self._check_end(page.document)
+            answer.file.unlink()  # durable: ok - the page is in memory now
+        return page
+
+    def _check_end(self, document: Document) -> None:
+        import msgspec
+
+        try:
+            document.check()
+        except msgspec.DecodeError as error:
+            raise TransientError(
+                f"{self._subject}: the response was cut off, or is not json", code=Code.PZ0765
+            ) from error
+
+    def _check_type(self, answer: Answer) -> None:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not self._options.checks_type or answer.size == 0:
+            return
+        expects_json = self._options.format is not BodyFormat.CSV
+        wrong = kind.startswith(_HTML) or (expects_json and kind in {"application/xml", "text/xml", "text/csv"})
+        wrong = wrong or (not expects_json and (kind in _JSON or kind.endswith("+json")))
+        if wrong:
+            raise PermanentError(
+                f"{self._subject}: the response is {kind}, not {self._options.format}",
+                code=Code.PZ0765,
+                hint="a login page? check auth and path; check_content_type: false takes it as it is",
+            )
+
+    # --- requests
+
+    def _request(self, position: Position) -> Request:
+        options = self._options
+        headers = {"Accept": _accept(options.format), **options.headers}
+        if position.url is not None:
+            url = parse_url(position.url)
+            assert url is not None
+            return self._shaped(Request(url, self._subject, headers=headers))
+        parameters = options.paging.parameters(position)
+        query = self._bindings.query(options.query)
+        if not options.paging.in_body:
+            query = [(name, value) for name, value in query if name not in parameters]
+            query += [(name, spelled(value)) for name, value in parameters.items()]
+        path = self._bindings.path(options.path, self._subject)
+        url = _below(self._client.settings.base, path, query)
+        if options.body is None:
+            return self._shaped(Request(url, self._subject, options.method, headers))
+        body = self._bindings.fill(options.body)
+        if options.paging.in_body and isinstance(body, dict):
+            body = {**body, **parameters}
+        content, kind = _encoded(body, form=options.form)
+        return self._shaped(Request(url, self._subject, options.method, {**headers, "Content-Type": kind}, content))
+
+    def _shaped(self, request: Request) -> Request:
+        return replace(request, layers=self._options.layers, whole=self._options.whole, label="fetch a page")
+
+    def _absolute(self, position: Position, page: FetchedPage) -> Position:
+        """A next URL made absolute against the page that named it, checked, and without the key."""
+        if position.url is None:
+            return position
+        import httpx
+
+        try:
+            url = page.answer.url.join(position.url)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise PermanentError(f"{self._subject}: the next page is at no URL", code=Code.PZ0764) from error
+        if parse_url(str(url)) is None:
+            raise PermanentError(f"{self._subject}: the next page is at no http URL", code=Code.PZ0764)
+        self._client.settings.origins.require(url, f"{self._subject}: the next page")
+        return replace(position, url=str(self._client.without_key(url)))
+
+    def _not_advancing(self, what: str) -> PermanentError:
+        return PermanentError(
+            f"{self._subject}: the pagination does not advance: {what}",
+            code=Code.PZ0764,
+            hint="compare pagination with the API's documentation; a page past the last one may repeat it: "
+            "stop_on_short_page ends before that",
+        )
+
+    def _expired(self) -> PermanentError:
+        return PermanentError(
+            f"{self._subject}: the stored token has expired (status 410)",
+            code=Code.PZ0767,
+            hint="run again with --full-refresh, which reads everything and stores a new token",
+        )
+
+
+def page_digest(text: Any) -> bytes:
+    """What tells whether two pages hold the same records."""
+    return _digest(text)
+
+
+def _digest(*parts: Any) -> bytes:
+    made = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        made.update(part)
+    return made.digest()
+
+
+def _accept(format_: BodyFormat) -> str:
+    wanted = {
+        BodyFormat.JSON: "application/json",
+        BodyFormat.NDJSON: "application/x-ndjson, application/jsonl;q=0.9, application/json;q=0.8",
+        BodyFormat.CSV: "text/csv",
+    }
+    return f"{wanted[format_]}, */*;q=0.5"
+
+
+def _below(base: httpx.URL, path: str, query: list[tuple[str, str]]) -> httpx.URL:
+    """The URL of a path below the base; a query inside the path stays."""
+    own, _, inside = path.partition("?")
+    text = "&".join(part for part in (inside, urlencode(query)) if part)
+    return base.copy_with(raw_path=f"{base.path}{own.removeprefix('/')}{f'?{text}' if text else ''}".encode())
+
+
+def _encoded(body: object, *, form: bool) -> tuple[bytes, str]:
+    if form:
+        assert isinstance(body, dict)
+        pairs = [
+            (name, spelled(item))
+            for name, value in body.items()
+            for item in (value if isinstance(value, list) else [value])
+        ]
+        return urlencode(pairs).encode(), "application/x-www-form-urlencoded"
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(), "application/json"

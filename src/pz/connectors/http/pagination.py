@@ -1,0 +1,364 @@
+"""From one page to the next, and when there is none: six strategies, and the guards that all of them share.
+
+An end is believed only where the API said so. Whatever would end a crawl early in silence (a missing flag, a total that is
+not reached, a page that comes again) is an error instead.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pz.errors import Code, PermanentError
+
+__all__ = ["MISSING", "PAGINATION_SCHEMA", "Page", "Paging", "Position", "Strategy", "next_link", "paging_faults"]
+
+CEILING = 50_000
+"""Pages of a crawl without ``max_pages``; more is taken for a crawl that does not end."""
+
+MISSING = object()
+"""What a pointer gives that leads nowhere."""
+
+
+class Strategy(StrEnum):
+    """How the next page is found."""
+
+    NONE = "none"
+    LINK_HEADER = "link_header"
+    PAGE = "page"
+    OFFSET = "offset"
+    CURSOR = "cursor"
+    NEXT_URL = "next_url"
+
+
+_TEXT = {"type": "string", "minLength": 1}
+_POINTER = {"type": "string", "pattern": "^/"}
+
+PAGINATION_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["strategy"],
+    "description": "How further pages are found (default none).",
+    "examples": [
+        {"strategy": "link_header"},
+        {"strategy": "page", "param": "page", "size_param": "per_page", "size": 100},
+        {"strategy": "offset", "param": "offset", "size_param": "limit", "size": 100, "total_pointer": "/total"},
+        {"strategy": "cursor", "pointer": "/next_cursor", "param": "cursor"},
+        {"strategy": "next_url", "pointer": "/@odata.nextLink"},
+    ],
+    "properties": {
+        "strategy": {"enum": [str(kind) for kind in Strategy]},
+        "param": {**_TEXT, "description": "page, offset, cursor: the parameter that names the page."},
+        "in": {"enum": ["query", "body"], "description": "Where the parameters go (default query; body needs POST)."},
+        "start": {"type": "integer", "minimum": 0, "description": "page: first number (default 1). offset: default 0."},
+        "size_param": {**_TEXT, "description": "The parameter that asks for a page size."},
+        "size": {"type": "integer", "minimum": 1, "description": "The page size to ask for."},
+        "rel": {**_TEXT, "description": "link_header: the relation (default next)."},
+        "pointer": {**_POINTER, "description": "cursor, next_url: where the body holds it."},
+        "header": {**_TEXT, "description": "cursor: the response header that holds it, instead of pointer."},
+        "last_record_pointer": {**_POINTER, "description": "cursor: it is this value of the page's last record."},
+        "total_pointer": {**_POINTER, "description": "Where the body tells how many records there are in all."},
+        "total_header": {**_TEXT, "description": "Or the response header that does."},
+        "total_pages_pointer": {**_POINTER, "description": "Where the body tells how many pages there are."},
+        "more_pointer": {**_POINTER, "description": "Where the body says true or false: whether there is a next page."},
+        "count_pointer": {
+            **_POINTER,
+            "description": "The array whose length is the page's, where items selects deeper.",
+        },
+        "stop_on_short_page": {
+            "type": "boolean",
+            "description": "page, offset: a page of fewer than size records is the last (default false: an empty one is).",
+        },
+    },
+}
+
+_NEEDED: Mapping[Strategy, frozenset[str]] = {
+    Strategy.NONE: frozenset(),
+    Strategy.LINK_HEADER: frozenset(),
+    Strategy.PAGE: frozenset({"param"}),
+    Strategy.OFFSET: frozenset({"param", "size"}),
+    Strategy.CURSOR: frozenset({"param"}),
+    Strategy.NEXT_URL: frozenset({"pointer"}),
+}
+_SIZED = frozenset({"size_param", "size", "in"})
+_TOLD = frozenset({"more_pointer", "total_pointer", "total_header", "count_pointer"})
+_COUNTED = frozenset({"start", "stop_on_short_page", "total_pages_pointer"})
+_FURTHER: Mapping[Strategy, frozenset[str]] = {
+    Strategy.NONE: frozenset(),
+    Strategy.LINK_HEADER: _SIZED | _TOLD | {"rel"},
+    Strategy.PAGE: _SIZED | _TOLD | _COUNTED,
+    Strategy.OFFSET: _SIZED | _TOLD | _COUNTED,
+    Strategy.CURSOR: _SIZED | _TOLD | {"pointer", "header", "last_record_pointer"},
+    Strategy.NEXT_URL: _SIZED | _TOLD,
+}
+
+
+def paging_faults(options: Mapping[str, Any]) -> Iterator[str]:
+    """Faults of a dataset's ``pagination`` that a schema does not see; offline."""
+    block = options.get("pagination")
+    if not isinstance(block, Mapping) or block.get("strategy") not in set(Strategy):
+        return
+    kind, given = Strategy(block["strategy"]), set(block) - {"strategy"}
+    yield from (f"pagination: {kind} needs {name}" for name in sorted(_NEEDED[kind] - given))
+    foreign = given - _NEEDED[kind] - _FURTHER[kind]
+    yield from (f"pagination: {kind} has no {name}" for name in sorted(foreign))
+    sources = given & {"pointer", "header", "last_record_pointer"}
+    if kind is Strategy.CURSOR and len(sources) != 1:
+        yield "pagination: cursor needs exactly one of pointer, header and last_record_pointer"
+    if "last_record_pointer" in given and "more_pointer" not in given:
+        yield "pagination: last_record_pointer needs more_pointer; without it nothing tells the end"
+    if kind is not Strategy.OFFSET and "size_param" in given and "size" not in given:
+        yield "pagination: size_param needs size"
+    if (
+        kind is not Strategy.OFFSET
+        and "size" in given
+        and "size_param" not in given
+        and "stop_on_short_page" not in given
+    ):
+        yield "pagination: size needs size_param"
+    if "stop_on_short_page" in given and "size" not in given:
+        yield "pagination: stop_on_short_page needs size"
+    if {"total_pointer", "total_header"} <= given:
+        yield "pagination: total_pointer and total_header exclude each other"
+    yield from _around(kind, block, options)
+
+
+def _around(kind: Strategy, block: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    """Faults that other options of the dataset make."""
+    if block.get("in") == "body" and not isinstance(options.get("body"), Mapping):
+        yield "pagination: in: body needs method: POST and a mapping as body"
+    if options.get("format", "json") != "json" and any(name.endswith("pointer") for name in block):
+        yield "pagination: pointers need format: json"
+    if options.get("method") == "POST" and kind in {Strategy.LINK_HEADER, Strategy.NEXT_URL}:
+        yield f"pagination: {kind} follows URLs by GET; it does not go with method: POST"
+    deep = str(options.get("items", "")).startswith("$")
+    told = {"more_pointer", "total_pages_pointer", "count_pointer"} & set(block)
+    if deep and kind in {Strategy.PAGE, Strategy.OFFSET} and not told:
+        yield (
+            "pagination: with a JSONPath in items nothing tells an empty page; give count_pointer, more_pointer or "
+            "total_pages_pointer"
+        )
+
+
+class Page(Protocol):
+    """What the strategies ask of a page."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The response's headers, in lower case."""
+
+    def at(self, pointer: str) -> Any:
+        """The value in the body, MISSING when there is none."""
+
+    @property
+    def count(self) -> int:
+        """How many records the page has, before anything is filtered."""
+
+    def last_at(self, pointer: str) -> Any:
+        """The value in the last record; MISSING when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a crawl stands before a page: its index, the server's URL or the parameter's value, and what was counted.
+
+    ``seen`` are records so far, ``total`` the largest total that was told.
+    """
+
+    index: int = 0
+    url: str | None = None
+    value: str | None = None
+    seen: int = 0
+    total: int | None = None
+    last: str | None = None
+
+    def to_token(self) -> str:
+        """The position as text."""
+        return json.dumps({"v": 1, **asdict(self)}, sort_keys=True)
+
+    @classmethod
+    def from_token(cls, token: str) -> Position | None:
+        """What `to_token` gave; None for anything else."""
+        try:
+            told = json.loads(token)
+            if not isinstance(told, dict) or told.pop("v") != 1:
+                return None
+            found = cls(**told)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+        numbers = isinstance(found.index, int) and isinstance(found.seen, int) and found.index >= 0
+        texts = all(isinstance(text, str | None) for text in (found.url, found.value, found.last))
+        return found if numbers and texts and isinstance(found.total, int | None) else None
+
+
+@dataclass(frozen=True)
+class Paging:
+    """A dataset's ``pagination`` without faults."""
+
+    strategy: Strategy = Strategy.NONE
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, block: Mapping[str, Any] | None) -> Paging:
+        """From the option; none is one page."""
+        return cls() if block is None else cls(Strategy(block["strategy"]), block)
+
+    @property
+    def in_body(self) -> bool:
+        """Whether the parameters travel in the body of a POST."""
+        return self.options.get("in") == "body"
+
+    def first(self) -> Position:
+        """Before the first page."""
+        if self.strategy is Strategy.PAGE:
+            return Position(value=str(self.options.get("start", 1)))
+        if self.strategy is Strategy.OFFSET:
+            return Position(value=str(self.options.get("start", 0)))
+        return Position()
+
+    def parameters(self, position: Position) -> dict[str, str | int]:
+        """What is added to the query or the body for this page; nothing where a URL of the server says it all."""
+        if position.url is not None:
+            return {}
+        found: dict[str, str | int] = {}
+        if "size_param" in self.options:
+            found[str(self.options["size_param"])] = int(self.options["size"])
+        if position.value is not None:
+            number = self.strategy in {Strategy.PAGE, Strategy.OFFSET}
+            found[str(self.options["param"])] = int(position.value) if number else position.value
+        return found
+
+    def after(self, position: Position, page: Page, subject: str) -> Position | None:
+        """The position behind a page; None at the end. Raises PermanentError PZ0764 where the end cannot be believed."""
+        total = self._total(position, page, subject)
+        here = replace(position, index=position.index + 1, seen=position.seen + page.count, total=total)
+        found = self._next(here, position, page, subject)
+        if found is None and total is not None and here.seen != total:
+            raise _not_believed(
+                subject, f"the crawl ended with {here.seen} records, but the API told of {total}", _MOVING
+            )
+        return found
+
+    # --- the strategies
+
+    def _next(self, here: Position, before: Position, page: Page, subject: str) -> Position | None:
+        more = self._more(page, subject)
+        if more is False or self.strategy is Strategy.NONE:
+            return None
+        if self.strategy in {Strategy.PAGE, Strategy.OFFSET}:
+            return self._counted(here, before, page, more, subject)
+        found = self._told(page, subject)
+        if found is None:
+            if more:
+                raise _not_believed(subject, "the API says that there is a next page, but not where")
+            return None
+        if self.strategy is Strategy.CURSOR:
+            return replace(here, value=found, url=None)
+        return replace(here, url=found, value=None)
+
+    def _counted(
+        self, here: Position, before: Position, page: Page, more: bool | None, subject: str
+    ) -> Position | None:
+        pages = self._number(page, "total_pages_pointer", subject)
+        if pages is not None:
+            if here.index >= pages:
+                return None
+        elif (here.total is not None and here.seen >= here.total) or (
+            more is None and (page.count == 0 or self._is_short(page))
+        ):
+            return None
+        if page.count == 0 and (pages is not None or more):
+            raise _not_believed(subject, "a page is empty, but the API says that more pages follow")
+        step = 1 if self.strategy is Strategy.PAGE else int(self.options["size"])
+        assert before.value is not None
+        return replace(here, value=str(int(before.value) + step))
+
+    def _is_short(self, page: Page) -> bool:
+        return bool(self.options.get("stop_on_short_page")) and page.count < int(self.options["size"])
+
+    def _told(self, page: Page, subject: str) -> str | None:
+        """The cursor or URL that the page tells; None for missing, null and empty."""
+        if self.strategy is Strategy.LINK_HEADER:
+            return next_link(page.headers.get("link", ""), str(self.options.get("rel", "next")))
+        if "header" in self.options:
+            return page.headers.get(str(self.options["header"]).lower()) or None
+        if "last_record_pointer" in self.options:
+            found = page.last_at(str(self.options["last_record_pointer"]))
+        else:
+            found = page.at(str(self.options["pointer"]))
+        if found is MISSING or found is None or found == "":
+            return None
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise _not_believed(subject, "what should lead to the next page is neither text nor a whole number")
+        return str(found)
+
+    # --- what the page tells about the end
+
+    def _more(self, page: Page, subject: str) -> bool | None:
+        """The flag; None when no flag is declared."""
+        if "more_pointer" not in self.options:
+            return None
+        found = page.at(str(self.options["more_pointer"]))
+        if not isinstance(found, bool):
+            what = "is missing" if found is MISSING else "is neither true nor false"
+            raise _not_believed(subject, f"the flag at more_pointer {what}")
+        return found
+
+    def _total(self, position: Position, page: Page, subject: str) -> int | None:
+        """The total that holds from here on. It may grow while we read; a shrinking one means that records moved."""
+        told = self._number(page, "total_pointer", subject)
+        if "total_header" in self.options:
+            told = _whole(page.headers.get(str(self.options["total_header"]).lower(), MISSING))
+            if told is None:
+                raise _not_believed(subject, "the total in total_header is missing or no number")
+        if told is not None and position.total is not None and told < position.total:
+            raise _not_believed(subject, f"the total went from {position.total} to {told} during the crawl", _MOVING)
+        return told if told is not None else position.total
+
+    def _number(self, page: Page, name: str, subject: str) -> int | None:
+        if name not in self.options:
+            return None
+        found = _whole(page.at(str(self.options[name])))
+        if found is None:
+            raise _not_believed(subject, f"the number at {name} is missing or no whole number")
+        return found
+
+
+_MOVING = "records were removed or added while the pages were read; page by a cursor that does not move, or run again"
+
+
+def _not_believed(subject: str, what: str, hint: str | None = None) -> PermanentError:
+    return PermanentError(f"{subject}: {what}", code=Code.PZ0764, hint=hint)
+
+
+def _whole(found: object) -> int | None:
+    if isinstance(found, bool) or found is MISSING:
+        return None
+    if isinstance(found, int):
+        return found if found >= 0 else None
+    return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19 else None
+
+
+_LINK = re.compile(r"\s*<([^>]*)>\s*((?:;[^,\"]*(?:\"[^\"]*\"[^,\"]*)*)*)")
+_PARAMETER = re.compile(r";\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*(\"[^\"]*\"|[^\s;,\"]+))?")
+
+
+def next_link(header: str, rel: str = "next") -> str | None:
+    """The target of the first link (RFC 8288) whose relations hold ``rel``; None when there is none, or it is malformed."""
+    at = 0
+    while at < len(header):
+        found = _LINK.match(header, at)
+        if found is None:
+            return None
+        for name, value in _PARAMETER.findall(found.group(2)):
+            if name.lower() == "rel" and rel.lower() in value.strip('"').lower().split():
+                return found.group(1).strip() or None
+        at = found.end()
+        if at < len(header) and header[at] != ",":
+            return None
+        at += 1
+    return None

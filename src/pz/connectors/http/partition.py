@@ -1,0 +1,310 @@
+"""The one partition of a dataset: pages in, batches out, with a token behind each page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec
+from pz.connectors.http.bindings import Bindings
+from pz.connectors.http.client import Client
+from pz.connectors.http.crawl import Crawl, FetchedPage, page_digest
+from pz.connectors.http.origins import parse_url
+from pz.connectors.http.pagination import MISSING, Position, Strategy
+from pz.connectors.http.reading_options import BodyFormat, ReadOptions
+from pz.connectors.http.records import ContractRecords, RawRecords, Rows, file_partition
+from pz.connectors.http.selection import array_of
+from pz.connectors.http.spool import Spool
+from pz.errors import Code, PermanentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FeedPartition", "HttpPartition", "Shape", "shape_of"]
+
+_BLOCK = 4 * 1024 * 1024
+_TYPES = {"decimal": "DECIMAL(38,9)"}
+
+
+class Shape(Protocol):
+    """How a dataset's records become batches."""
+
+    schema: pa.Schema
+
+    def of_array(self, text: Any) -> Rows:
+        """The records of a json array."""
+
+    def of_lines(self, text: bytes) -> Rows:
+        """The records of whole lines."""
+
+
+def shape_of(dataset: DatasetSpec, options: ReadOptions, subject: str) -> ContractRecords | RawRecords:
+    """The contract's shape where ``columns`` are declared, else the raw one."""
+    if dataset.columns:
+        from pz.connectors.http.records import column_types
+
+        return ContractRecords(column_types(dataset.columns), subject)
+    if options.cursor is None:
+        return RawRecords(None, subject)
+    declared = str(options.cursor_type)
+    return RawRecords((options.cursor, _TYPES.get(declared, declared), options.cursor_pointer), subject)
+
+
+@dataclass
+class _Proof:
+    """Whether the landed cursor values never fell and rose at least once: then a cut crawl has lost nothing below."""
+
+    column: str
+    ascending: bool = True
+    rose: bool = False
+    last: Any = None
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        for value in batch.column(self.column).to_pylist():
+            if value is None:
+                continue
+            if self.last is not None:
+                self.ascending = self.ascending and value >= self.last
+                self.rose = self.rose or value > self.last
+            self.last = value
+
+
+class HttpPartition:
+    """The partition of a full or incremental read. See `CheckpointingPartition`."""
+
+    def __init__(self, client: Client, spool: Spool, dataset: DatasetSpec, options: ReadOptions) -> None:
+        self._client = client
+        self._spool = spool
+        self._dataset = dataset
+        self._options = options
+        self._subject = f"{options.method} {dataset.connection}:{options.path.partition('?')[0]}"
+        self._shape = shape_of(dataset, options, self._subject)
+        self._start = options.paging.first()
+        self._resumed = False
+        self._token: str | None = None
+        self._offered: str | None = None
+        self._digest = b""
+
+    @property
+    def partition_id(self) -> str:
+        """The same as long as connection and entity are."""
+        return f"{self._dataset.connection}.{self._dataset.entity}"
+
+    def try_get_checkpoint(self) -> str | None:
+        """The position behind the last page, once, when all rows of that page were given."""
+        token, self._token = self._token, None
+        if token is None or token == self._offered:
+            return None
+        self._offered = token
+        return token
+
+    def try_resume(self, token: str) -> bool:
+        """Continue at a position; one that leads elsewhere than the connection is declined."""
+        position = Position.from_token(token)
+        if position is None or (position.url is not None and not self._may_ask(position.url)):
+            return False
+        if position.url is None and not self._fits(position):
+            return False
+        self._start, self._resumed = position, True
+        return True
+
+    def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """See `Partition`."""
+        proof = None
+        if self._dataset.cursor is not None and self._options.max_pages is not None:
+            proof = _Proof(self._dataset.cursor)
+        with self._spool.folder() as folder, self._client.ended_by(cancel):
+            crawl = Crawl(self._client, self._options, Bindings.of(self._dataset), self._subject, folder)
+            for done, page in enumerate(crawl.pages(self._start, cancel, self._replayed), 1):
+                for batch, following in self._landed(crawl, page, done, folder, options, cancel):
+                    cancel.raise_if_set()
+                    if proof is not None:
+                        proof.see(batch)
+                    # Set before the batch is handed out: code behind a yield runs only at the next pull.
+                    self._token = None if following is None else following.to_token()
+                    yield batch
+            self._finished(crawl, proof)
+
+    @property
+    def _replayed(self) -> bool:
+        return False
+
+    # --- a page
+
+    def _landed(
+        self,
+        crawl: Crawl,
+        page: FetchedPage,
+        done: int,
+        folder: Path,
+        options: BatchOptions,
+        cancel: CancelToken,
+    ) -> Iterator[tuple[pa.RecordBatch, Position | None]]:
+        """The batches of a page, the last one with the position behind the page."""
+        if self._options.format is BodyFormat.JSON:
+            rows = self._parsed(page)
+            crawl.require_new(self._digest, page)
+            self._look(page)
+            following = crawl.advance(page, done)
+            batches: Iterator[pa.RecordBatch] = self._batches(rows, page, folder, options.max_rows)
+            yield from _ending(batches, lambda: following)
+            return
+        yield from _ending(self._streamed(page, folder, options, cancel), lambda: self._streamed_end(crawl, page, done))
+
+    def _parsed(self, page: FetchedPage) -> Rows:
+        assert page.document is not None
+        if page.document.empty:
+            return []
+        text = page.document.array(self._options.selector)
+        rows = self._shape.of_array(text)
+        page.counted = len(rows)
+        paging = self._options.paging.options
+        if "last_record_pointer" in paging and rows:
+            page.last = array_of(text)[-1]
+        if "count_pointer" in paging:
+            page.counted = self._count_at(page, str(paging["count_pointer"]))
+        self._digest = page_digest(text)
+        return rows
+
+    def _count_at(self, page: FetchedPage, pointer: str) -> int:
+        found = page.at(pointer)
+        if not isinstance(found, list):
+            raise PermanentError(f"{self._subject}: there is no list at count_pointer", code=Code.PZ0764)
+        return len(found)
+
+    def _look(self, page: FetchedPage) -> None:
+        """A place for a feed to look for its token."""
+
+    def _batches(self, rows: Rows, page: FetchedPage, folder: Path, size: int) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(rows), size):
+            yield self._batch(rows[start : start + size], page, folder)
+
+    def _batch(self, rows: Rows, page: FetchedPage, folder: Path) -> pa.RecordBatch:
+        if isinstance(self._shape, RawRecords):
+            return self._shape.batch(rows, page.position.index, page.fetched_at)
+        return self._shape.batch(rows, folder)
+
+    # --- pages of lines, which are never in memory as a whole
+
+    def _streamed(
+        self, page: FetchedPage, folder: Path, options: BatchOptions, cancel: CancelToken
+    ) -> Iterator[pa.RecordBatch]:
+        assert page.answer.file is not None
+        if page.answer.size == 0:
+            return
+        if self._options.format is BodyFormat.CSV:
+            columns = dict(self._dataset.columns or {})
+            given = {"delimiter": self._options.delimiter}
+            partition = file_partition(page.answer.file, "csv", columns, self._subject, given)
+            for batch in partition.read(options, cancel):
+                page.counted += batch.num_rows
+                yield batch
+            return
+        for block in _blocks(page.answer.file):
+            rows = self._shape.of_lines(block)
+            page.counted += len(rows)
+            yield from self._batches(rows, page, folder, options.max_rows)
+
+    def _streamed_end(self, crawl: Crawl, page: FetchedPage, done: int) -> Position | None:
+        assert page.answer.file is not None
+        page.answer.file.unlink()  # durable: ok - the page was read
+        return crawl.advance(page, done)
+
+    # --- the end, and resuming
+
+    def _finished(self, crawl: Crawl, proof: _Proof | None) -> None:
+        if not crawl.truncated or proof is None:
+            return
+        if self._resumed or not (proof.ascending and proof.rose):
+            raise PermanentError(
+                f"{self._subject}: max_pages ended the read, and nothing proves that the rows left out are newer",
+                code=Code.PZ0770,
+                hint="raise max_pages, or ask the API for ascending cursor order",
+            )
+
+    def _may_ask(self, text: str) -> bool:
+        url = parse_url(text)
+        return url is not None and self._client.settings.origins.allows(url)
+
+    def _fits(self, position: Position) -> bool:
+        """Whether a position without a URL is one of this strategy."""
+        kind = self._options.paging.strategy
+        if kind in {Strategy.PAGE, Strategy.OFFSET}:
+            return position.value is not None and position.value.isascii() and position.value.isdigit()
+        return kind is Strategy.CURSOR and position.value is not None
+
+
+class FeedPartition(HttpPartition):
+    """The single partition of a feed. See `SyncStatePartition`."""
+
+    def __init__(self, client: Client, spool: Spool, dataset: DatasetSpec, options: ReadOptions) -> None:
+        super().__init__(client, spool, dataset, options)
+        self._candidate: str | None = None
+        prior = dataset.prior_sync_state
+        if prior is not None:
+            if parse_url(prior) is None:
+                raise PermanentError(
+                    f"{self._subject}: the stored token is no URL",
+                    code=Code.PZ0767,
+                    hint="run again with --full-refresh, which reads everything and stores a new token",
+                )
+            self._start = Position(url=prior)
+
+    def try_get_sync_state(self) -> str | None:
+        """The last token that a page told; None when none did, or when the crawl was cut by ``max_pages``."""
+        return self._candidate
+
+    def try_resume(self, token: str) -> bool:
+        """A feed is read from its token, always as a whole."""
+        return False
+
+    @property
+    def _replayed(self) -> bool:
+        return self._dataset.prior_sync_state is not None
+
+    def _look(self, page: FetchedPage) -> None:
+        assert self._options.delta_pointer is not None
+        found = page.at(self._options.delta_pointer)
+        if found is MISSING or found is None or found == "":
+            return
+        url = parse_url(found) if isinstance(found, str) else None
+        if url is None:
+            raise PermanentError(f"{self._subject}: what delta_pointer leads to is no absolute URL", code=Code.PZ0765)
+        self._client.settings.origins.require(url, f"{self._subject}: the token")
+        self._candidate = str(self._client.without_key(url))
+
+    def _finished(self, crawl: Crawl, proof: _Proof | None) -> None:
+        if crawl.truncated:
+            self._candidate = None
+
+
+def _ending(batches: Iterator[pa.RecordBatch], end: Any) -> Iterator[tuple[pa.RecordBatch, Position | None]]:
+    """All batches, the last one together with what ``end`` gives; ``end`` is called also when there is no batch."""
+    previous: pa.RecordBatch | None = None
+    for batch in batches:
+        if previous is not None:
+            yield previous, None
+        previous = batch
+    following = end()
+    if previous is not None:
+        yield previous, following
+
+
+def _blocks(file: Path) -> Iterator[bytes]:
+    """The file in pieces of whole lines, of a few MiB each (longer where a line is)."""
+    rest = b""
+    with file.open("rb") as content:
+        first = True
+        while chunk := content.read(_BLOCK):
+            if first:
+                chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+            head, newline, tail = chunk.rpartition(b"\n")
+            if newline:
+                yield rest + head + newline
+                rest = tail
+            else:
+                rest += chunk
+    if rest:
+        yield rest

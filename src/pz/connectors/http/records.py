@@ -1,0 +1,371 @@
+"""From json records to record batches: under a contract (``columns``), or raw with the record's own text.
+
+Contract: only the declared keys; missing and null are NULL; a number must be a json number that the column holds exactly,
+except that a decimal may be text; dates and times are ISO 8601 text; varchar takes anything, what is no text as json. A
+value that does not fit is an error that names column and record, never the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pz.connectors.files.values import DuckType
+from pz.connectors.http.selection import array_of, parts_of
+from pz.errors import Code, PermanentError
+from pz.sqltext import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ContractRecords", "RawRecords", "Rows", "arrow_schema", "column_types"]
+
+Rows = Sequence[Any]
+"""Decoded records, in order, as the shape that decoded them wants them."""
+
+_PYTHON: Mapping[str, Any] = {
+    "boolean": bool,
+    **dict.fromkeys(
+        ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint"),
+        int,
+    ),
+    "float": float,
+    "double": float,
+    "decimal": Decimal,
+    "varchar": str,
+    "date": str,
+    "timestamp": str,
+    "timestamp with time zone": str,
+}
+"""Kinds that are built directly; all others take the way through DuckDB's json reader, as in files."""
+
+_ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_UTC = r"([Zz]|[+-]00(:?00)?)$"
+_TIMED = r"[T ][0-9]"
+
+
+def column_types(columns: Mapping[str, str]) -> dict[str, DuckType]:
+    """The declared types, resolved by DuckDB. Raises PermanentError for an unknown one."""
+    from pz.connectors.files.scratch import scratch
+
+    with scratch() as connection:
+        return {name: DuckType.parse(connection, text) for name, text in columns.items()}
+
+
+def arrow_schema(types: Mapping[str, DuckType]) -> pa.Schema:
+    """The schema that carries these types into DuckDB without loss."""
+    from pz.connectors.files.scratch import scratch
+
+    listed = ", ".join(f"NULL::{type_.sql} AS {quote(name)}" for name, type_ in types.items())
+    with scratch() as connection:
+        return connection.sql(f"SELECT {listed} LIMIT 0").to_arrow_table().schema
+
+
+class ContractRecords:
+    """Records under a contract."""
+
+    def __init__(self, types: Mapping[str, DuckType], subject: str) -> None:
+        self.types = types
+        self.schema = arrow_schema(types)
+        self._subject = subject
+        self._fast = _struct(types, lenient=False)
+        self._lenient = _struct(types, lenient=True)
+
+    def of_array(self, text: Any, first: int = 0) -> Rows:
+        """The records of a json array. ``first`` is the number of the first one, for messages."""
+        return self._decode(lambda shape: _array_decoder(shape).decode(text))
+
+    def of_lines(self, text: bytes) -> Rows:
+        """The records of whole lines."""
+        return self._decode(lambda shape: _line_decoder(shape).decode_lines(text))
+
+    def batch(self, rows: Rows, folder: Path) -> pa.RecordBatch:
+        """Rows as a batch; ``folder`` is a place for files that live no longer than the call."""
+        import pyarrow as pa
+
+        through = {name: type_ for name, type_ in self.types.items() if type_.kind not in _PYTHON}
+        slow = _through_duckdb(rows, self.types, through, self.schema, folder, self._subject) if through else {}
+        arrays = []
+        for position, (name, type_) in enumerate(self.types.items()):
+            if name in slow:
+                arrays.append(slow[name])
+                continue
+            values = [getattr(row, f"c{position}") for row in rows]
+            arrays.append(self._array(name, type_, values))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, name: str, type_: DuckType, values: list[Any]) -> pa.Array:
+        if type_.kind == "varchar":
+            values = [_text(value) for value in values]
+        return typed_array(values, type_, self.schema.field(name).type, f"{self._subject}: column '{name}'")
+
+    def _decode(self, decode: Callable[[Any], Rows]) -> Rows:
+        """Texts come as texts nearly always; where one does not, everything is decoded anew with room for that."""
+        import msgspec
+
+        try:
+            return decode(self._fast)
+        except msgspec.ValidationError:
+            pass
+        except msgspec.DecodeError as error:
+            raise malformed(self._subject, error) from error
+        try:
+            return decode(self._lenient)
+        except msgspec.ValidationError as error:
+            raise PermanentError(
+                f"{self._subject}: {_where(str(error))}",
+                code=Code.PZ0766,
+                hint="correct the type in columns; varchar takes any json value",
+            ) from error
+        except msgspec.DecodeError as error:
+            raise malformed(self._subject, error) from error
+
+
+def malformed(subject: str, error: Exception) -> PermanentError:
+    """The error of a body that is no json; what the parser says holds no value, only a place."""
+    return PermanentError(f"{subject}: the response is not valid json", code=Code.PZ0765)
+
+
+def _where(said: str) -> str:
+    """msgspec names types and a path (``$[3].id``), no value; the rest is turned into our words."""
+    import re
+
+    at = re.search(r"`\$(?:\[(\d+|\.\.\.)\])?(?:\.(.+?))?`$", said)
+    what = said.partition(" - at ")[0].replace("`", "")
+    if at is None or at.group(2) is None:
+        return "a record is not a json object" if "object" in what else f"a record does not fit: {what}"
+    number = f", record {int(at.group(1)) + 1} of the page" if (at.group(1) or "").isdigit() else ""
+    return f"column '{at.group(2)}'{number}: {what[:1].lower()}{what[1:]}"
+
+
+def _struct(types: Mapping[str, DuckType], *, lenient: bool) -> Any:
+    import msgspec
+
+    nothing = msgspec.Raw(b"null")
+    fields: list[tuple[str, Any, Any]] = []
+    for position, (name, type_) in enumerate(types.items()):
+        python = _PYTHON.get(type_.kind)
+        if python is None or (lenient and type_.kind == "varchar"):
+            fields.append((f"c{position}", msgspec.Raw, msgspec.field(name=name, default=nothing)))
+        else:
+            fields.append((f"c{position}", python | None, msgspec.field(name=name, default=None)))
+    return msgspec.defstruct("Record", fields, gc=False)
+
+
+def _array_decoder(shape: Any) -> Any:
+    import msgspec
+
+    return msgspec.json.Decoder(list[shape])
+
+
+def _line_decoder(shape: Any) -> Any:
+    import msgspec
+
+    return msgspec.json.Decoder(shape)
+
+
+def _text(value: Any) -> str | None:
+    """The text of a json value: a string as it is, null as None, all else as json."""
+    import msgspec
+
+    if value is None or isinstance(value, str):
+        return value
+    raw = bytes(value)
+    if raw == b"null":
+        return None
+    return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
+
+
+def typed_array(values: list[Any], type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
+    """Values of the Python type of a kind, as an array. Raises PermanentError PZ0766."""
+    import pyarrow as pa
+
+    try:
+        if type_.kind in {"date", "timestamp", "timestamp with time zone"}:
+            return _moments(pa.array(values, pa.string()), type_, arrow, subject)
+        return pa.array(values, arrow)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError, UnicodeError, ArithmeticError) as error:
+        number = next((n for n, value in enumerate(values, 1) if not _fits(value, type_, arrow)), None)
+        place = "" if number is None else f", record {number} of its batch"
+        raise PermanentError(
+            f"{subject}{place}: a value does not fit the type {type_.sql}",
+            code=Code.PZ0766,
+            hint="correct the type in columns; varchar takes any json value",
+        ) from error
+
+
+def _fits(value: Any, type_: DuckType, arrow: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    try:
+        if isinstance(value, str) and type_.kind != "varchar":
+            _moments(pa.array([value]), type_, arrow, "")
+        else:
+            pa.array([value], arrow)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError, ArithmeticError, PermanentError):
+        return False
+    return True
+
+
+def _moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
+    """ISO 8601 texts as dates or moments. Fractions beyond microseconds are cut: rounding up could pass a bound."""
+    import pyarrow.compute as pc
+
+    if type_.kind == "date":
+        return texts.cast(arrow)
+    timed = pc.match_substring_regex(texts, _TIMED)
+    zoned = pc.and_(timed, pc.match_substring_regex(texts, _ZONE))
+    if type_.kind == "timestamp":
+        foreign = pc.and_(zoned, pc.invert(pc.match_substring_regex(texts, _UTC)))
+        if pc.any(foreign).as_py():
+            raise PermanentError(
+                f"{subject}: a moment has an offset from UTC, which the type TIMESTAMP would lose",
+                code=Code.PZ0766,
+                hint="declare the column as timestamptz",
+            )
+        texts = pc.if_else(zoned, pc.replace_substring_regex(texts, _UTC, ""), texts)
+    else:
+        texts = pc.if_else(timed, texts, pc.binary_join_element_wise(texts, "T00:00:00Z", ""))
+        texts = pc.if_else(pc.or_(zoned, pc.invert(timed)), texts, pc.binary_join_element_wise(texts, "Z", ""))
+    return pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1").cast(arrow)
+
+
+def _through_duckdb(
+    rows: Rows,
+    types: Mapping[str, DuckType],
+    through: Mapping[str, DuckType],
+    schema: pa.Schema,
+    folder: Path,
+    subject: str,
+) -> dict[str, pa.Array]:
+    """Columns of the types that DuckDB's json reader builds, read as a json file would be."""
+    import msgspec
+
+    positions = {name: position for position, name in enumerate(types)}
+    file = folder / "nested.ndjson"
+    with file.open("wb") as out:  # durable: ok - lives no longer than this call
+        for row in rows:
+            cells = (msgspec.json.encode(name) + b":" + bytes(getattr(row, f"c{positions[name]}")) for name in through)
+            out.write(msgspec.json.format(b"{" + b",".join(cells) + b"}", indent=-1) + b"\n")
+    try:
+        table = read_file(file, "json", {name: type_.sql for name, type_ in through.items()}, subject, {})
+    finally:
+        file.unlink()  # durable: ok - lives no longer than this call
+    return {name: table.column(name).combine_chunks() for name in through}
+
+
+def read_file(
+    file: Path, format_: str, columns: Mapping[str, str], subject: str, options: Mapping[str, Any]
+) -> pa.Table:
+    """A small file, read by the rules of the file connectors."""
+    import pyarrow as pa
+
+    from pz.connectors.contract import BatchOptions, CancelToken
+
+    partition = file_partition(file, format_, columns, subject, options)
+    batches = list(partition.read(BatchOptions(), CancelToken()))
+    return pa.Table.from_batches(batches) if batches else arrow_schema(column_types(columns)).empty_table()
+
+
+def file_partition(
+    file: Path, format_: str, columns: Mapping[str, str], subject: str, options: Mapping[str, Any]
+) -> Any:
+    """A page on disk as a partition of a file connector."""
+    from pz.connectors.contract import DatasetSpec, ReadHints
+    from pz.connectors.files.formats import ReadOptions
+    from pz.connectors.files.paths import FileStamp
+    from pz.connectors.files.reading import FilePartition
+    from pz.connectors.files.scan import discover
+
+    parsed = ReadOptions.parse("page", {"format": format_, "compression": "none", **options})
+    stamp = FileStamp.take(file, f"response of {subject}")
+    schema = discover([stamp], parsed, dict(columns))
+    return FilePartition((stamp,), parsed, schema, DatasetSpec("http", "page", {}), ReadHints())
+
+
+@dataclass(frozen=True)
+class RawCursor:
+    """The cursor that raw landing takes out of each record."""
+
+    name: str
+    type: DuckType
+    way: tuple[str, ...]
+
+
+class RawRecords:
+    """Records as they came: ``payload``, the page's number, when it was fetched, and the cursor if there is one."""
+
+    def __init__(self, cursor: tuple[str, str, str] | None, subject: str) -> None:
+        declared = {"payload": "VARCHAR", "pz_page": "INTEGER", "pz_fetched_at": "TIMESTAMPTZ"}
+        if cursor is not None:
+            declared[cursor[0]] = cursor[1]
+        self.types = column_types(declared)
+        self.schema = arrow_schema(self.types)
+        self._subject = subject
+        self._cursor = None
+        if cursor is not None:
+            self._cursor = RawCursor(cursor[0], self.types[cursor[0]], parts_of(cursor[2]))
+
+    def of_array(self, text: Any) -> Rows:
+        """The records of a json array, as text."""
+        import msgspec
+
+        try:
+            return array_of(text)
+        except msgspec.DecodeError as error:
+            raise malformed(self._subject, error) from error
+
+    def of_lines(self, text: bytes) -> Rows:
+        """The records of whole lines, as text."""
+        import msgspec
+
+        try:
+            return msgspec.json.Decoder(msgspec.Raw).decode_lines(text)
+        except msgspec.DecodeError as error:
+            raise malformed(self._subject, error) from error
+
+    def batch(self, rows: Rows, page: int, fetched_at: datetime) -> pa.RecordBatch:
+        """Rows as a batch. Raises PermanentError for a record that is no object, or text that is not UTF-8."""
+        import pyarrow as pa
+
+        texts = [bytes(row) for row in rows]
+        if any(text[:1] != b"{" for text in texts):
+            raise PermanentError(f"{self._subject}: a record is not a json object", code=Code.PZ0766)
+        try:
+            payload = pa.array(texts, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise PermanentError(f"{self._subject}: the response is not UTF-8 text", code=Code.PZ0765) from error
+        count = len(rows)
+        arrays = [
+            payload,
+            pa.array([page] * count, pa.int32()),
+            pa.array([fetched_at] * count, pa.timestamp("us", "UTC")),
+        ]
+        if self._cursor is not None:
+            arrays.append(self._cursor_array(texts, self._cursor))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _cursor_array(self, texts: list[bytes], cursor: RawCursor) -> pa.Array:
+        import msgspec
+
+        kind = _PYTHON[cursor.type.kind] | None
+        decoder = msgspec.json.Decoder(kind)
+        subject = f"{self._subject}: cursor '{cursor.name}'"
+        try:
+            values = [
+                decoder.decode(found) if (found := _reach(text, cursor.way)) is not None else None for text in texts
+            ]
+        except msgspec.ValidationError as error:
+            what = str(error).partition(" - at ")[0].replace("`", "")
+            raise PermanentError(f"{subject}: {what[:1].lower()}{what[1:]}", code=Code.PZ0766) from error
+        return typed_array(values, cursor.type, self.schema.field(cursor.name).type, subject)
+
+
+def _reach(text: bytes, way: tuple[str, ...]) -> Any:
+    from pz.connectors.http.selection import Document
+
+    return Document(text, "").raw(way)
