@@ -508,3 +508,8 @@ def test_options_that_do_not_fit_the_format_are_refused(options: dict[str, objec
     with pytest.raises(PermanentError) as caught:
         source(tmp_path).native_scan(dataset("f.csv", AB, **options), ReadHints())
     assert caught.value.code is code
+
+
+def test_a_json_file_may_be_declared_as_not_compressed(tmp_path: Path) -> None:
+    (tmp_path / "plain.json").write_text('{"id": 1}\n')
+    assert read(tmp_path, dataset("plain.json", {"id": "bigint"}, format="json", compression="none")) == [(1,)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pz.connectors.contract import Column, PermanentError
 from pz.connectors.files import delimited
 from pz.connectors.files.delimited import Dialect
-from pz.connectors.files.formats import Format, Layout, ReadOptions
+from pz.connectors.files.formats import Compression, Format, Layout, ReadOptions
 from pz.connectors.files.paths import FileStamp
 from pz.connectors.files.scratch import scratch
 from pz.connectors.files.values import Care, DuckType, read_type, reading
@@ -245,7 +245,9 @@ def _json_part(files: Sequence[FileStamp], options: ReadOptions, schema: FileSch
 def _json_call(files: Sequence[FileStamp], options: ReadOptions, extra: str) -> str:
     listed = ", ".join(literal(str(file.path)) for file in files)
     shape = "array" if options.layout is Layout.ARRAY else "newline_delimited"
-    compression = "" if options.compression is None else f", compression = {literal(str(options.compression))}"
+    # DuckDB's json reader has a name of its own for files that are not compressed.
+    named = "uncompressed" if options.compression is Compression.NONE else options.compression
+    compression = "" if named is None else f", compression = {literal(str(named))}"
     return (
         f"read_json([{listed}], format = '{shape}', records = 'true', hive_partitioning = false{compression}, {extra})"
     )

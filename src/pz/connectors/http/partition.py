@@ -14,7 +14,7 @@ from pz.connectors.http.crawl import Crawl, FetchedPage, page_digest
 from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import MISSING, Position, Strategy
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
-from pz.connectors.http.records import ContractRecords, RawRecords, Rows, file_partition
+from pz.connectors.http.records import Columns, ContractRecords, RawRecords, Rows, conforming, file_partition
 from pz.connectors.http.selection import array_of
 from pz.connectors.http.spool import Spool
 from pz.errors import Code, PermanentError
@@ -43,9 +43,7 @@ class Shape(Protocol):
 def shape_of(dataset: DatasetSpec, options: ReadOptions, subject: str) -> ContractRecords | RawRecords:
     """The contract's shape where ``columns`` are declared, else the raw one."""
     if dataset.columns:
-        from pz.connectors.http.records import column_types
-
-        return ContractRecords(column_types(dataset.columns), subject)
+        return ContractRecords(Columns.of(dataset.columns), subject)
     if options.cursor is None:
         return RawRecords(None, subject)
     declared = str(options.cursor_type)
@@ -200,7 +198,7 @@ class HttpPartition:
             partition = file_partition(page.answer.file, "csv", columns, self._subject, given)
             for batch in partition.read(options, cancel):
                 page.counted += batch.num_rows
-                yield batch
+                yield conforming(batch, self._shape.schema)
             return
         for block in _blocks(page.answer.file):
             rows = self._shape.of_lines(block)

@@ -7,6 +7,7 @@ value that does not fit is an error that names column and record, never the valu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,7 @@ from pz.sqltext import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ContractRecords", "RawRecords", "Rows", "arrow_schema", "column_types"]
+__all__ = ["Columns", "ContractRecords", "RawRecords", "Rows", "conforming", "file_partition"]
 
 Rows = Sequence[Any]
 """Decoded records, in order, as the shape that decoded them wants them."""
@@ -48,35 +49,64 @@ _UTC = r"([Zz]|[+-]00(:?00)?)$"
 _TIMED = r"[T ][0-9]"
 
 
-def column_types(columns: Mapping[str, str]) -> dict[str, DuckType]:
-    """The declared types, resolved by DuckDB. Raises PermanentError for an unknown one."""
+@dataclass(frozen=True)
+class Columns:
+    """Declared columns as DuckDB resolves them, and the schema that carries them into DuckDB without loss."""
+
+    types: Mapping[str, DuckType]
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, declared: Mapping[str, str]) -> Columns:
+        """Raises PermanentError for an unknown type."""
+        return _resolved(tuple(declared.items()))
+
+
+@functools.lru_cache(maxsize=64)
+def _resolved(declared: tuple[tuple[str, str], ...]) -> Columns:
+    """Remembered, because a database only to look up names costs tens of milliseconds."""
     from pz.connectors.files.scratch import scratch
 
     with scratch() as connection:
-        return {name: DuckType.parse(connection, text) for name, text in columns.items()}
+        types = {name: DuckType.parse(connection, text) for name, text in declared}
+        listed = ", ".join(f"NULL::{type_.sql} AS {quote(name)}" for name, type_ in types.items())
+        schema = connection.sql(f"SELECT {listed} LIMIT 0").to_arrow_table().schema
+    return Columns(types, _plain_booleans(schema, types))
 
 
-def arrow_schema(types: Mapping[str, DuckType]) -> pa.Schema:
-    """The schema that carries these types into DuckDB without loss."""
-    from pz.connectors.files.scratch import scratch
+def _plain_booleans(schema: pa.Schema, types: Mapping[str, DuckType]) -> pa.Schema:
+    """DuckDB sends booleans as bytes; Arrow's own are half the work, and DuckDB reads them as well."""
+    import pyarrow as pa
 
-    listed = ", ".join(f"NULL::{type_.sql} AS {quote(name)}" for name, type_ in types.items())
-    with scratch() as connection:
-        return connection.sql(f"SELECT {listed} LIMIT 0").to_arrow_table().schema
+    for position, (name, type_) in enumerate(types.items()):
+        if type_.kind == "boolean":
+            schema = schema.set(position, pa.field(name, pa.bool_()))
+    return schema
+
+
+def conforming(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of DuckDB's in our schema."""
+    import pyarrow as pa
+
+    arrays = [
+        column if column.type == field.type else column.storage.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class ContractRecords:
     """Records under a contract."""
 
-    def __init__(self, types: Mapping[str, DuckType], subject: str) -> None:
-        self.types = types
-        self.schema = arrow_schema(types)
+    def __init__(self, columns: Columns, subject: str) -> None:
+        self.types = columns.types
+        self.schema = columns.schema
         self._subject = subject
-        self._fast = _struct(types, lenient=False)
-        self._lenient = _struct(types, lenient=True)
+        self._fast = _struct(columns.types, lenient=False)
+        self._lenient = _struct(columns.types, lenient=True)
 
-    def of_array(self, text: Any, first: int = 0) -> Rows:
-        """The records of a json array. ``first`` is the number of the first one, for messages."""
+    def of_array(self, text: Any) -> Rows:
+        """The records of a json array."""
         return self._decode(lambda shape: _array_decoder(shape).decode(text))
 
     def of_lines(self, text: bytes) -> Rows:
@@ -268,7 +298,7 @@ def read_file(
 
     partition = file_partition(file, format_, columns, subject, options)
     batches = list(partition.read(BatchOptions(), CancelToken()))
-    return pa.Table.from_batches(batches) if batches else arrow_schema(column_types(columns)).empty_table()
+    return pa.Table.from_batches(batches) if batches else Columns.of(columns).schema.empty_table()
 
 
 def file_partition(
@@ -281,7 +311,7 @@ def file_partition(
     from pz.connectors.files.reading import FilePartition
     from pz.connectors.files.scan import discover
 
-    parsed = ReadOptions.parse("page", {"format": format_, "compression": "none", **options})
+    parsed = ReadOptions.parse("page", {"format": format_, **options})
     stamp = FileStamp.take(file, f"response of {subject}")
     schema = discover([stamp], parsed, dict(columns))
     return FilePartition((stamp,), parsed, schema, DatasetSpec("http", "page", {}), ReadHints())
@@ -303,8 +333,8 @@ class RawRecords:
         declared = {"payload": "VARCHAR", "pz_page": "INTEGER", "pz_fetched_at": "TIMESTAMPTZ"}
         if cursor is not None:
             declared[cursor[0]] = cursor[1]
-        self.types = column_types(declared)
-        self.schema = arrow_schema(self.types)
+        columns = Columns.of(declared)
+        self.types, self.schema = columns.types, columns.schema
         self._subject = subject
         self._cursor = None
         if cursor is not None:

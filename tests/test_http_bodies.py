@@ -1,0 +1,201 @@
+"""Response bodies: formats, gzip in every form, and a cut that is never taken for the end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from http_server import Api, Reply
+from http_support import ID, CountingGate, ids, read
+from pz.connectors.http.bodies import decoded
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
+
+RECORDS = [{"id": n, "text": f"text {n} " * 3} for n in range(500)]
+LINES = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
+CSV = "id,text\n" + "".join(f'{r["id"]},"{r["text"]}"\n' for r in RECORDS)
+COLUMNS = {"id": "bigint", "text": "varchar"}
+
+
+def plain(format_: str) -> Reply:
+    if format_ == "json":
+        return Reply.json(RECORDS)
+    if format_ == "ndjson":
+        return Reply(200, {"Content-Type": "application/x-ndjson"}, LINES)
+    return Reply.text(CSV, "text/csv; charset=utf-8")
+
+
+def two_members(body: bytes) -> bytes:
+    """A gzip of two members: the client library drops the second."""
+    return gzip.compress(body[: len(body) // 2]) + gzip.compress(body[len(body) // 2 :])
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("format_", ["json", "ndjson", "csv"])
+def test_every_format_is_read_plain_and_under_one_and_two_layers_of_gzip(format_: str, framing: str) -> None:
+    reply = replace(plain(format_), framing=framing)
+    file = replace(reply, body=gzip.compress(reply.body), headers={"Content-Type": "application/gzip"})
+    with Api() as api:
+        for served, options in (
+            (reply, {}),
+            (reply.gzipped(), {}),
+            (replace(reply.gzipped(), body=two_members(reply.body)), {}),
+            (file, {"compression": "gzip"}),
+            (replace(file, body=two_members(reply.body) + b"\0" * 512), {"compression": "gzip"}),
+            (file.gzipped(), {"compression": "gzip"}),
+        ):
+            api.on("GET", "/items", served)
+            assert read(api, {"format": format_, **options}, COLUMNS) == RECORDS
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("format_", ["json", "ndjson", "csv"])
+def test_a_cut_body_is_asked_for_again_and_never_taken_for_whole(
+    format_: str, packed: bool, framing: str, reset: bool
+) -> None:
+    whole = plain(format_)
+    served = replace(whole.gzipped() if packed else whole, framing=framing)
+    size = len(served.body)
+    for cut in (0, 1, 17, size // 2, size - 1):
+        broken = replace(served, cut=cut, reset=reset)
+        for attempts in (1, 3):
+            with Api() as api:
+                api.on("GET", "/items", broken, replace(whole, framing="length"))
+                _judge(api, format_, broken, attempts, reset=reset)
+
+
+def _judge(api: Api, format_: str, broken: Reply, attempts: int, *, reset: bool) -> None:
+    gate = CountingGate(attempts)
+    if broken.framing == "close" and format_ != "json":
+        with pytest.raises(ConnectorError) as caught:
+            read(api, {"format": format_}, COLUMNS, gate=gate)
+        assert caught.value.code in {Code.PZ0765, Code.PZ0762}
+    elif broken.framing == "close" and broken.cut == 0 and not reset:
+        # An empty body is an empty page, whoever ends it.
+        assert read(api, {"format": format_}, COLUMNS, gate=gate) == []
+    elif attempts == 1:
+        with pytest.raises(TransientError):
+            read(api, {"format": format_}, COLUMNS, gate=gate)
+    else:
+        assert read(api, {"format": format_}, COLUMNS, gate=gate) == RECORDS
+        assert len(api.requests()) == 2
+
+
+def test_what_only_a_closing_connection_ends_is_refused_unless_allowed() -> None:
+    with Api() as api:
+        for format_ in ("ndjson", "csv"):
+            for reply in (plain(format_), plain(format_).gzipped()):
+                api.on("GET", "/items", replace(reply, framing="close"))
+                with pytest.raises(PermanentError) as caught:
+                    read(api, {"format": format_}, COLUMNS)
+                assert caught.value.code is Code.PZ0765
+                assert "allow_close_delimited" in (caught.value.hint or "")
+                options = {"format": format_, "allow_close_delimited": True}
+                assert read(api, options, COLUMNS) == RECORDS
+        api.on("GET", "/items", replace(plain("json"), framing="close"))
+        assert read(api, {}, COLUMNS) == RECORDS
+
+
+def test_an_empty_body_and_204_are_empty_pages() -> None:
+    with Api() as api:
+        for reply in (Reply(204), Reply(200), Reply(200, {"Content-Encoding": "gzip"}), Reply(body=b" \n")):
+            api.on("GET", "/items", reply)
+            assert read(api, {}, ID) == []
+        for format_ in ("ndjson", "csv"):
+            api.on("GET", "/items", Reply(204))
+            assert read(api, {"format": format_}, ID) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply.text("<html>log in</html>", "text/html"), "is text/html, not json"),
+        (Reply.text("<a/>", "application/xml"), "is application/xml"),
+        (Reply.text('[{"id": 1}', "application/json"), "not valid json"),
+        (Reply.text('{"a": }', "application/json"), "not valid json"),
+        (Reply(200, {"Content-Encoding": "br"}, b"x"), "compressed in a way that was not asked for"),
+        (Reply(200, {"Content-Encoding": "gzip"}, b"not gzip at all"), "not valid gzip"),
+        (Reply(200, {"Content-Encoding": "gzip"}, gzip.compress(b"[]") + b"rest"), "not valid gzip"),
+        (Reply(200, {"Content-Encoding": "gzip"}, gzip.compress(b"[]") + b"\0\0rest"), "something behind its gzip"),
+        (Reply.text("[3]", "application/json"), "record is not a json object"),
+        (Reply.text("3", "application/json"), "neither a list nor an object"),
+        (Reply(200, {}, b'[{"id": 1, "text": "\xff"}]'), "not valid json"),
+    ],
+)
+def test_what_is_not_declared_is_refused_without_values(reply: Reply, told: str) -> None:
+    with Api() as api:
+        api.on("GET", "/items", reply)
+        with pytest.raises(PermanentError) as caught:
+            read(api, {}, COLUMNS)
+        assert told in caught.value.message
+        assert caught.value.code in {Code.PZ0765, Code.PZ0766}
+        assert len(api.requests()) == 1
+
+
+def test_a_body_larger_than_allowed_is_refused_also_when_it_is_small_on_the_wire() -> None:
+    bomb = Reply(200, {"Content-Type": "application/json"}, b'[{"id": 1}' + b" " * (2 * 2**20) + b"]").gzipped()
+    assert len(bomb.body) < 20_000
+    with Api() as api:
+        api.on("GET", "/items", bomb)
+        with pytest.raises(PermanentError, match="max_response_mb allows"):
+            read(api, {}, ID, connection_options={"max_response_mb": 1})
+        assert ids(read(api, {}, ID, connection_options={"max_response_mb": 3})) == [1]
+
+
+def test_a_content_type_may_be_wrong_where_that_is_known() -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply.text('[{"id": 1}]', "text/html"))
+        assert ids(read(api, {"check_content_type": False}, ID)) == [1]
+
+
+def test_a_byte_order_mark_is_no_content() -> None:
+    with Api() as api:
+        for format_, body in (("json", b'[{"id": 1}]'), ("ndjson", b'{"id": 1}\n'), ("csv", b"id\n1\n")):
+            api.on("GET", "/items", Reply(200, {}, b"\xef\xbb\xbf" + body))
+            assert ids(read(api, {"format": format_}, ID)) == [1]
+
+
+def test_gzip_is_undone_whatever_the_pieces_and_never_bigger_than_its_step() -> None:
+    body = b"".join(b"%d," % n for n in range(300_000)) + b"x" * 5_000_000
+    packed = two_members(body)
+    for size in (1, 7, 65_536, len(packed)):
+        if size == 1:
+            packed_here, wanted = two_members(body[:5_000]), body[:5_000]
+        else:
+            packed_here, wanted = packed, body
+        pieces = [packed_here[at : at + size] for at in range(0, len(packed_here), size)]
+        found = list(decoded(pieces, 1, lambda _: None))
+        assert b"".join(found) == wanted
+        assert max(map(len, found)) <= 2**20
+
+
+def test_csv_with_another_delimiter_is_read_by_the_header_and_refused_where_it_does_not_fit() -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply.text("b;id\nx;1\n", "text/csv"))
+        assert read(api, {"format": "csv", "delimiter": ";"}, {"id": "bigint"}) == [{"id": 1}]
+        api.on("GET", "/items", Reply.text("id\nsecret-value\n", "text/csv"))
+        with pytest.raises(PermanentError) as caught:
+            read(api, {"format": "csv"}, ID)
+        assert "secret-value" not in caught.value.message
+        api.on("GET", "/items", Reply.json({"error": "x"}))
+        with pytest.raises(PermanentError, match="not csv"):
+            read(api, {"format": "csv"}, ID)
+
+
+def test_lines_are_read_in_pieces_and_a_line_longer_than_a_piece_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pz.connectors.http.partition._BLOCK", 64)
+    long = {"id": 1, "text": "y" * 500}
+    lines: list[dict[str, Any]] = [{"id": 0, "text": "a"}, long, {"id": 2, "text": "b"}]
+    body = "\n\n".join(json.dumps(line) for line in lines)
+    with Api() as api:
+        for end in ("", "\n", "\r\n"):
+            api.on("GET", "/items", Reply.text(body + end, "application/x-ndjson"))
+            assert read(api, {"format": "ndjson"}, COLUMNS) == lines
+        api.on("GET", "/items", Reply.text("[1]\n", "application/x-ndjson"))
+        with pytest.raises(PermanentError, match="not a json object"):
+            read(api, {"format": "ndjson"}, COLUMNS)
