@@ -88,7 +88,7 @@ def test_what_sink_returned_cannot_be_taken_apart(head: str) -> None:
         ("select 1; -- done", "select 1"),
         ("select 1 -- done", "select 1"),
         ("select 1 /* done */ ; /* really */ -- yes\n", "select 1"),
-        ("select 1;;", "select 1;"),
+        ("select 1;; -- x\n ;", "select 1"),
         ("select 1; select 2;", "select 1; select 2"),
         ("select ';'", "select ';'"),
         ("select '--';", "select '--'"),

@@ -25,16 +25,12 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 def without_end(sql: str) -> str:
-    """Drop blanks and comments at the end, and one semicolon there, so that the query can be wrapped in brackets."""
-    ends = [(0, "")]
+    """Drop blanks, comments and semicolons at the end, so that the query can be wrapped in brackets."""
+    last = 0
     for start, end in significant(sql):
-        ends.append((end, sql[start:end]))
-        if len(ends) > 3:
-            del ends[0]
-    if ends[-1][1] == ";":
-        ends.pop()
-        return sql[: ends[-1][0]]
-    return sql[: ends[-1][0]]
+        if sql[start:end] != ";":
+            last = end
+    return sql[:last]
 
 
 def significant(sql: str, position: int = 0) -> Iterator[tuple[int, int]]:
