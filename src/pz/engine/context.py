@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from pz.connectors.contract import (
     CancelToken,
     Capability,
-    ConnectionSpec,
-    Connector,
     Gated,
     SharesDatabase,
     Sink,
@@ -20,10 +18,10 @@ from pz.connectors.contract import (
     SpoolsToDisk,
 )
 from pz.engine.resilience.gate import Gate, Pacer
-from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
+from pz.events import EventBus, NodeProgress, Notice
 from pz.graph.model import Graph, Node
+from pz.plan.connections import Connections
 from pz.plan.model import Plan, PlannedNode
-from pz.plan.specs import connection_spec
 from pz.project.model import Project, RetryPolicy
 from pz.runs.model import RunRecord
 
@@ -75,9 +73,10 @@ class RunContext:
                 self.pacers[connection] = Pacer(self.project.connections[connection].rate_limit)
             return self.pacers[connection]
 
-    def connector(self, connection: str) -> Connector:
-        """The connector behind a connection."""
-        return self.registry.get(self.project.connections[connection].connector)
+    @property
+    def connections(self) -> Connections:
+        """The connections, to be opened; a node opens its own through `NodeContext`, which gates them."""
+        return Connections(self.project, self.registry, self.graph)
 
     def note(self, message: str, severity: str = "note", code: str | None = None) -> None:
         """Tell the operator something, once per run and text."""
@@ -112,26 +111,20 @@ class NodeContext:
     @contextmanager
     def source(self, connection: str) -> Iterator[Source]:
         """The opened read side, gated and closed exactly once."""
-        source = self.run.connector(connection).open_source(self._spec(connection))
-        try:
+        with self.run.connections.source(connection) as source:
             self._gate(source, connection)
             yield source
-        finally:
-            source.close()
 
     @contextmanager
     def sink(self, connection: str) -> Iterator[Sink]:
         """The opened write side, gated and closed exactly once."""
-        sink = self.run.connector(connection).open_sink(self._spec(connection))
-        try:
+        with self.run.connections.sink(connection) as sink:
             self._gate(sink, connection)
             yield sink
-        finally:
-            sink.close()
 
     def capabilities(self, connection: str) -> Capability:
         """What the connector behind a connection can do."""
-        return self.run.connector(connection).capabilities
+        return self.run.connections.connector(connection).capabilities
 
     def progress(self, rows: int, size: int = 0, *, every: int = 10) -> None:
         """Count a moved batch; tells the bus every tenth one."""
@@ -156,9 +149,6 @@ class NodeContext:
             )
         )
 
-    def _spec(self, connection: str) -> ConnectionSpec:
-        return connection_spec(self.run.project, connection, self.run.graph)
-
     def _gate(self, side: Source | Sink, connection: str) -> None:
         if isinstance(side, SharesDatabase):
             side.use_database(self._open_cursor)
@@ -171,11 +161,3 @@ class NodeContext:
     def _open_cursor(self) -> DuckDBPyConnection:
         """A staging cursor that the connector closes itself."""
         return self.run.staging.open_cursor()
-
-    def connector_log(self, connection: str) -> Callable[[str], None]:
-        """A callback for a connector's notices."""
-
-        def log(message: str) -> None:
-            self.run.bus.publish(ConnectorLog(run_id=self.run.run_id, connection=connection, message=message))
-
-        return log

@@ -15,6 +15,7 @@ from pz.graph.model import Graph, NodeKind
 from pz.graph.selection import select
 from pz.plan.artifact import write_plan
 from pz.plan.configuration import check_configuration
+from pz.plan.connections import Connections
 from pz.plan.model import Plan
 from pz.plan.planner import plan_graph
 from pz.project.loader import load
@@ -46,6 +47,11 @@ class Prepared:
     plan: Plan
     execution: frozenset[str]
     warnings: tuple[Problem, ...]
+
+    @property
+    def connections(self) -> Connections:
+        """The connections, to be opened."""
+        return Connections(self.project, self.registry, self.graph)
 
 
 def prepare(

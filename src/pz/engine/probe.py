@@ -14,7 +14,7 @@ from pz.engine.prepare import Prepared
 from pz.errors import Code, ConnectorError, Problem, Problems
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.plan.model import Plan, PlannedNode
-from pz.plan.specs import connection_spec, dataset_spec, output_spec
+from pz.plan.specs import dataset_spec, output_spec
 
 __all__ = ["Probed", "probe", "probe_plan"]
 
@@ -72,23 +72,15 @@ def _annotated(planned: PlannedNode, answer: SourceProbe | None) -> PlannedNode:
 
 
 def _source(prepared: Prepared, node: SourceNode) -> SourceProbe | None:
-    connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
-    source = connector.open_source(connection_spec(prepared.project, node.connection, prepared.graph))
-    try:
+    with prepared.connections.source(node.connection) as source:
         if not isinstance(source, ProbingSource):
             return None
         return source.probe(dataset_spec(node, prepared.plan[node.id].read_shape))
-    finally:
-        source.close()
 
 
 def _target_missing(prepared: Prepared, node: SinkNode) -> bool:
-    connector = prepared.registry.get(prepared.project.connections[node.connection].connector)
-    sink = connector.open_sink(connection_spec(prepared.project, node.connection, prepared.graph))
-    try:
+    with prepared.connections.sink(node.connection) as sink:
         return isinstance(sink, ProbingSink) and not sink.probe_output(output_spec(node)).exists
-    finally:
-        sink.close()
 
 
 def _refusal(node: Node, failure: ConnectorError) -> Problem:

@@ -7,16 +7,15 @@ there. ``connect`` adds the live tier: each connection is tried, and what a sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
-from pz.connectors.contract import ConnectionReport, ProbingSource
+from pz.connectors.contract import ConnectionReport, ProbingSource, find_column
 from pz.connectors.localpath import os_refusals
-from pz.connectors.registry import Registry
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.errors import Code, ConnectorError, Problem, ProjectError
 from pz.graph.model import SourceNode
-from pz.plan.specs import connection_spec, dataset_spec
+from pz.plan.connections import Connections
+from pz.plan.specs import dataset_spec
 
 __all__ = ["validate"]
 
@@ -32,14 +31,14 @@ def validate(root: Path, environ: Mapping[str, str], *, connect: bool = False) -
 
 
 def _live(prepared: Prepared) -> Iterator[Problem]:
+    connections = Connections(prepared.project, prepared.registry)
     reachable = set()
     for name, connection in prepared.project.connections.items():
         place = connection.location
         file, line = (place.file, place.line) if place else (None, None)
-        connector = prepared.registry.get(connection.connector)
         try:
             with os_refusals():
-                report = connector.check_connection(connection_spec(prepared.project, name))
+                report = connections.connector(name).check_connection(connections.spec(name))
         except ConnectorError as failure:
             report = ConnectionReport(False, failure.message)
         if report.ok:
@@ -48,26 +47,22 @@ def _live(prepared: Prepared) -> Iterator[Problem]:
             yield Problem(Code.PZ0330, f"connection '{name}': {report.message or 'the check failed'}", file, line)
     for node in prepared.graph.sources():
         if node.connection in reachable:
-            yield from _contract(prepared.registry, prepared, node)
+            yield from _contract(connections, node)
 
 
-def _contract(registry: Registry, prepared: Prepared, node: SourceNode) -> Iterator[Problem]:
+def _contract(connections: Connections, node: SourceNode) -> Iterator[Problem]:
     """Columns that the contract names and the live source does not have."""
     place = node.read.location or node.location
     file, line = (place.file, place.line) if place else (None, None)
-    connector = registry.get(prepared.project.connections[node.connection].connector)
     try:
-        with (
-            os_refusals(),
-            closing(connector.open_source(connection_spec(prepared.project, node.connection))) as source,
-        ):
+        with os_refusals(), connections.source(node.connection) as source:
             live = source.probe(dataset_spec(node)).columns if isinstance(source, ProbingSource) else None
     except ConnectorError as failure:
         yield Problem(failure.code or Code.PZ0330, f"dataset '{node.key}': {failure.message}", file, line, failure.hint)
         return
     if live is None or node.read.columns is None:
         return
-    missing = [name for name in node.read.columns if name not in {column.name for column in live}]
+    missing = [name for name in node.read.columns if find_column(live, name) is None]
     if missing:
         message = f"dataset '{node.key}': the source has no column {', '.join(repr(name) for name in missing)}"
         yield Problem(Code.PZ0331, message, file, line)

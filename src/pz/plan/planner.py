@@ -8,7 +8,6 @@ only raised for nodes that will run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pz.connectors.contract import (
@@ -27,10 +26,11 @@ from pz.graph import delivery
 from pz.graph.delivery import Guarantee
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.plan import read_shape
+from pz.plan.connections import Connections
 from pz.plan.fusion import fuse
 from pz.plan.memory import budget
 from pz.plan.model import Plan, PlannedNode, Way
-from pz.plan.specs import connection_spec, dataset_spec, output_spec, read_hints
+from pz.plan.specs import dataset_spec, output_spec, read_hints
 from pz.project.model import DriftPolicy, Project, RetryPolicy, RetrySettings
 
 __all__ = ["plan_graph"]
@@ -73,6 +73,7 @@ class _Planner:
 
     def __post_init__(self) -> None:
         self.problems = Problems()
+        self.connections = Connections(self.project, self.registry, self.graph)
         self.planned: dict[str, PlannedNode] = {}
         self.shapes: dict[str, ReadShape] = {}
 
@@ -90,13 +91,10 @@ class _Planner:
     # --- sources
 
     def _source(self, node: SourceNode) -> PlannedNode:
-        connector = self.registry.get(self.project.connections[node.connection].connector)
+        connector = self.connections.connector(node.connection)
         shape, scan, refusal = ReadShape.FULL, None, None
         try:
-            with (
-                os_refusals(),
-                closing(connector.open_source(connection_spec(self.project, node.connection, self.graph))) as source,
-            ):
+            with os_refusals(), self.connections.source(node.connection) as source:
                 shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
                 if isinstance(source, ChecksDatasets):
                     source.check_dataset(dataset_spec(node, shape))
@@ -154,14 +152,11 @@ class _Planner:
     # --- sinks
 
     def _sink(self, node: SinkNode) -> PlannedNode:
-        connector = self.registry.get(self.project.connections[node.connection].connector)
+        connector = self.connections.connector(node.connection)
         copy, refusal = None, None
         self._check_write(node, connector)
         try:
-            with (
-                os_refusals(),
-                closing(connector.open_sink(connection_spec(self.project, node.connection, self.graph))) as sink,
-            ):
+            with os_refusals(), self.connections.sink(node.connection) as sink:
                 if isinstance(sink, ChecksOutputs):
                     sink.check_output(output_spec(node))
                 if Capability.NATIVE_COPY in connector.capabilities:

@@ -1,0 +1,50 @@
+"""A project's connections, opened: the one place where a name becomes a connector, its spec, a source or a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pz.connectors.contract import ConnectionSpec, Connector, Sink, Source
+from pz.connectors.registry import Registry
+from pz.graph.model import Graph
+from pz.plan.specs import connection_spec
+from pz.project.model import Project
+
+__all__ = ["Connections"]
+
+
+@dataclass(frozen=True)
+class Connections:
+    """The connections of a project. ``graph`` tells which of them are written to (None: take it that all are)."""
+
+    project: Project
+    registry: Registry
+    graph: Graph | None = None
+
+    def connector(self, name: str) -> Connector:
+        """The connector behind a connection. Raises ProjectError PZ0305 when it is not installed."""
+        return self.registry.get(self.project.connections[name].connector)
+
+    def spec(self, name: str) -> ConnectionSpec:
+        """What the connector is told about a connection."""
+        return connection_spec(self.project, name, self.graph)
+
+    @contextmanager
+    def source(self, name: str) -> Iterator[Source]:
+        """The read side, closed when the block ends. Raises ConnectorError."""
+        source = self.connector(name).open_source(self.spec(name))
+        try:
+            yield source
+        finally:
+            source.close()
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Sink]:
+        """The write side, closed when the block ends. Raises ConnectorError."""
+        sink = self.connector(name).open_sink(self.spec(name))
+        try:
+            yield sink
+        finally:
+            sink.close()
