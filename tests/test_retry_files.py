@@ -102,6 +102,17 @@ def test_nothing_to_retry_after_a_success_makes_no_run(tmp_path: Path) -> None:
     assert sorted((tmp_path / ".pz/runs").iterdir()) == before
 
 
+def test_checks_that_pass_hide_no_failed_run(tmp_path: Path) -> None:
+    check = {"pipelines/configs/base.yml": "pipeline: base\nchecks:\n  - not_null: [id]\n"}
+    demo = project(tmp_path, {**FILES, **check})
+    failed = run(demo)
+    assert demo.test().exit_code == 0
+    (tmp_path / "pipelines/bad.sql").write_text(FILES["pipelines/bad.sql"].replace("name::INT", "id"))
+    result = demo.retry()
+    assert result.results.origin == failed.run_id
+    assert rows(tmp_path / "out/bad/*.parquet") == [(1,), (2,)]
+
+
 def test_a_project_that_never_ran_has_nothing_to_retry(tmp_path: Path) -> None:
     with pytest.raises(ProjectError) as refused:
         project(tmp_path, FILES).retry()
