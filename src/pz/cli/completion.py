@@ -23,7 +23,15 @@ _PAGE = Page(
     ),
 )
 
-Shell = Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.", show_default=False)]
+
+def _begins(incomplete: str) -> list[str]:
+    return [shell for shell in _SHELLS if shell.startswith(incomplete)]
+
+
+Shell = Annotated[
+    str,
+    typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.", show_default=False, autocompletion=_begins),
+]
 
 
 def register(app: typer.Typer, panel: str) -> None:

@@ -27,7 +27,17 @@ Name = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="The directory to make, and the project's name.", show_default=False),
 ]
-Template = Annotated[str, typer.Option("--template", "-t", metavar="TEMPLATE", help="What to start from.")]
+
+
+def _begins(incomplete: str) -> list[str]:
+    from pz.project.scaffold import templates
+
+    return [info.name for info in templates() if info.name.startswith(incomplete)]
+
+
+Template = Annotated[
+    str, typer.Option("--template", "-t", metavar="TEMPLATE", help="What to start from.", autocompletion=_begins)
+]
 ListTemplates = Annotated[bool, typer.Option("--list-templates", help="List the templates and do nothing else.")]
 
 
