@@ -35,7 +35,6 @@ from pz.sqltext import literal as sql_literal
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
-    import duckdb
     import pyarrow as pa
 
 __all__ = ["FilePartition", "FileSource", "SchemaCache"]
@@ -212,11 +211,10 @@ class FileSource:
         """Columns and bytes; rows where the files tell (parquet); for a cursor its highest value and the NULLs."""
         whole = self._whole(dataset, ReadHints())
         rows = upper = nulls = None
-        with scratch() as connection:
-            if whole.options.format is Format.PARQUET:
-                rows = _parquet_rows(connection, whole.files)
-            if dataset.cursor is not None:
-                upper, nulls = self._cursor_facts(connection, whole, dataset.cursor)
+        if whole.options.format is Format.PARQUET:
+            rows = _parquet_rows(whole.files)
+        if dataset.cursor is not None:
+            upper, nulls = self._cursor_facts(whole, dataset.cursor)
         return SourceProbe(
             columns=whole.schema.columns,
             rows=rows,
@@ -251,9 +249,7 @@ class FileSource:
         return files
 
     @staticmethod
-    def _cursor_facts(
-        connection: duckdb.DuckDBPyConnection, whole: FilePartition, cursor: str
-    ) -> tuple[str | None, int | None]:
+    def _cursor_facts(whole: FilePartition, cursor: str) -> tuple[str | None, int | None]:
         import duckdb
 
         held = find_column(whole.schema.columns, cursor)
@@ -263,7 +259,8 @@ class FileSource:
         highest = probe_expression(f"max({quote(held.name)})", held.type)
         sql = f"SELECT {highest}, count(*) - count({quote(held.name)}) FROM {whole.native_scan().relation}"
         try:
-            row = connection.execute(sql).fetchone()
+            with scratch() as connection:
+                row = connection.execute(sql).fetchone()
         except duckdb.Error as error:
             raise whole.explain(error) or error from error
         assert row is not None
@@ -277,9 +274,10 @@ def _no_match(options: ReadOptions) -> str:
     return f"no file matches '{options.path}'"
 
 
-def _parquet_rows(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp]) -> int | None:
+def _parquet_rows(files: Sequence[FileStamp]) -> int | None:
     if not files:
         return 0
     listed = ", ".join(sql_literal(str(file.path)) for file in files)
-    row = connection.execute(f"SELECT sum(num_rows) FROM parquet_file_metadata([{listed}])").fetchone()
+    with scratch() as connection:
+        row = connection.execute(f"SELECT sum(num_rows) FROM parquet_file_metadata([{listed}])").fetchone()
     return None if row is None or row[0] is None else int(row[0])
