@@ -12,6 +12,7 @@ gets explicit specs, never the project. What every connector must have is small 
     SyncState               SyncStatePartition       an opaque token that the next run replays
     ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
+    (in pieces)             ConfirmingSession        the same, told piece by piece, single rows behind a refused one too
     ApplyDeletes            DeleteApplyingSession    deletes of a cdc-fed merge
     PartialUpdates          PartialUpdateSession     updates that leave some columns alone
     (probe)                 ProbingSource, ProbingSink   what only the live system knows
@@ -34,7 +35,7 @@ commit failed: its outcome is unknown. ``close`` with neither called acts as an 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 from pathlib import Path
@@ -60,6 +61,7 @@ __all__ = [
     "CheckpointingPartition",
     "CheckpointingSession",
     "Column",
+    "ConfirmingSession",
     "ConnectionReport",
     "ConnectionSpec",
     "Connector",
@@ -624,6 +626,26 @@ class CheckpointingSession(WriteSession, Protocol):
 
     def try_resume(self, acknowledged: int) -> bool:
         """Called before the first batch: True means that the prefix will not be sent again."""
+        ...
+
+
+@runtime_checkable
+class ConfirmingSession(CheckpointingSession, Protocol):
+    """A checkpointing session that confirms in pieces smaller than a batch, and may confirm rows behind a refused one.
+
+    The engine calls `use_confirm` and `skip` before the first batch, after `try_resume`.
+    """
+
+    def use_confirm(self, confirm: Callable[[int, Collection[int]], None]) -> None:
+        """Call ``confirm(rows, accepted)`` after each piece: the confirmed prefix, and confirmed offsets behind its end."""
+        ...
+
+    def skip(self, accepted: frozenset[int]) -> None:
+        """Offsets that were confirmed behind a prefix by an earlier attempt: count them, and do not send them again."""
+        ...
+
+    def exposed_rows(self) -> int:
+        """At most how many rows may be visible by now, the resumed prefix included."""
         ...
 
 

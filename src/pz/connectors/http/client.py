@@ -21,7 +21,7 @@ from pz.connectors.http.auth import Auth, TokenRequest
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.faults import network_errors, status_error
 from pz.connectors.http.origins import parse_url
-from pz.connectors.http.redaction import Redactor
+from pz.connectors.http.redaction import Redactor, without_values
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.waits import budget_of, retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
@@ -49,7 +49,8 @@ class Request:
     """What to ask. ``subject`` is how messages call it: never a query, never a URL that a server chose.
 
     ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
-    end (json does; the lines of csv and ndjson do not).
+    end (json does; the lines of csv and ndjson do not). ``needs_body`` is whether anything but the status of a success
+    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone).
     """
 
     url: httpx.URL
@@ -59,6 +60,8 @@ class Request:
     content: bytes | None = None
     layers: int = 0
     whole: bool = True
+    needs_body: bool = True
+    absent_is_done: bool = False
     label: str = "request"
 
 
@@ -164,6 +167,8 @@ class Client:
                 return None
             if response.status_code in _REDIRECTS and request.method == "GET":
                 return self._redirected(request, headers)
+            if request.absent_is_done and response.status_code in (404, 410):
+                return Answer(response.status_code, headers, request.url, None, b"", 0, Framing.LENGTH)
             if not 200 <= response.status_code < 300:
                 raise self._refused(request, response, headers)
             return self._received(request, response, headers, spool)
@@ -191,12 +196,18 @@ class Client:
 
     def _excerpt(self, request: Request, body: bytes) -> str:
         """The server's words; of an answer to rows that we sent, without anything that stood in those rows."""
-        return "" if request.content is not None and request.label == "send rows" else self.redactor.excerpt(body)
+        words = self.redactor.excerpt(body)
+        return words if request.content is None else without_values(words, request.content)
 
     def _received(
         self, request: Request, response: httpx.Response, headers: Mapping[str, str], spool: Path | None
     ) -> Answer:
         framing = bodies.framing_of(response.status_code, headers)
+        if not request.needs_body:
+            with suppress(Exception):  # the status is the answer; the rest is read to keep the connection
+                for _ in response.iter_raw():
+                    continue
+            return Answer(response.status_code, headers, request.url, None, b"", 0, framing)
         if framing is Framing.CLOSE and not request.whole:
             raise PermanentError(
                 f"{request.subject}: the end of the response is not marked, so a cut could not be seen",

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pz.connectors.http.waits import retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
-__all__ = ["TRANSIENT", "NothingSent", "network_errors", "status_error"]
+__all__ = ["TRANSIENT", "NoAnswer", "NothingSent", "network_errors", "status_error"]
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -52,6 +52,10 @@ class NothingSent(TransientError):
     """The connection could not be made: the server has seen nothing of the request."""
 
 
+class NoAnswer(TransientError):
+    """The request was sent, in whole or in part, and no answer came: the server may have done what was asked."""
+
+
 def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt: str) -> ConnectorError:
     """The error of a response that is no success. ``excerpt`` is redacted already; empty when there is none to show."""
     words = _WORDS.get(status, "a redirect is not followed" if 300 <= status < 400 else "it is refused")
@@ -77,15 +81,13 @@ def network_errors(subject: str) -> Iterator[None]:
     except httpx.ProxyError as error:
         raise NothingSent(f"{subject}: the proxy refused", code=Code.PZ0762) from error
     except httpx.TimeoutException as error:
-        raise TransientError(f"{subject}: no answer in time", code=Code.PZ0762) from error
+        raise NoAnswer(f"{subject}: no answer in time", code=Code.PZ0762) from error
     except httpx.RemoteProtocolError as error:
-        raise TransientError(
-            f"{subject}: the connection broke before the answer was whole", code=Code.PZ0762
-        ) from error
+        raise NoAnswer(f"{subject}: the connection broke before the answer was whole", code=Code.PZ0762) from error
     except (httpx.TransportError, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
             raise  # the disk, not the network
-        raise TransientError(f"{subject}: the connection broke", code=Code.PZ0762) from error
+        raise NoAnswer(f"{subject}: the connection broke", code=Code.PZ0762) from error
     except (httpx.InvalidURL, UnicodeError, ValueError) as error:
         raise PermanentError(f"{subject}: the request cannot be formed", code=Code.PZ0760) from error
 

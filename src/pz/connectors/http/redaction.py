@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
-__all__ = ["EXCERPT", "Redactor", "leaves"]
+__all__ = ["EXCERPT", "Redactor", "leaves", "without_values"]
 
 EXCERPT = 160
 """Characters of a server's own words that a message may hold."""
@@ -62,6 +62,23 @@ class Redactor:
         text = self.clean(body[:64_000].decode("utf-8", "replace"))
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
+
+
+def without_values(words: str, sent: bytes) -> str:
+    """Words of a server without any text that stood in the rows that were sent, and without numbers."""
+    values = sorted({text for line in _contents(sent) for text in leaves(line) if text.strip()}, key=len, reverse=True)
+    for start in range(0, len(values), 500):
+        part = "|".join(re.escape(text) for text in values[start : start + 500])
+        words = re.sub(rf"(?<!\w)(?:{part})(?!\w)", MASK, words)
+    return re.sub(r"\d+", "#", words)
+
+
+def _contents(sent: bytes) -> Iterator[object]:
+    for line in sent.splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            yield line.decode("utf-8", "replace")
 
 
 def leaves(value: object) -> Iterator[str]:

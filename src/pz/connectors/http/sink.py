@@ -1,39 +1,367 @@
-"""The write side of a connection."""
+"""The write side of a connection: what is sent is there, so every confirmed row is told at once.
+
+A request that appends and gets no answer leaves the outcome unknown: nobody repeats it on his own, unless an idempotency key
+makes that safe. All other requests can be repeated, because they say what shall be and not what shall be added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
-from pz.connectors.contract import AbortSemantics, NativeCopy, OutputSpec, PermanentError, WriteSession
+from pz.connectors.contract import (
+    AbortSemantics,
+    NativeCopy,
+    OperationGate,
+    OutcomeUnknown,
+    OutputSpec,
+    PermanentError,
+    WriteResult,
+    WriteSession,
+    WriteStrategy,
+)
+from pz.connectors.http.chunks import Chunk, Chunker, idempotency_key
+from pz.connectors.http.client import Answer, Client, Request
+from pz.connectors.http.encode import RowEncoder
+from pz.connectors.http.fates import Refusal, Unclear, refusals, told
+from pz.connectors.http.faults import NoAnswer
 from pz.connectors.http.settings import Settings
+from pz.connectors.http.spool import Spool
+from pz.connectors.http.writing_options import KEY, OUTPUT_SCHEMA, WriteOptions
+from pz.durable import Step, step
+from pz.errors import Code
 
 if TYPE_CHECKING:
+    import httpx
     import pyarrow as pa
 
 __all__ = ["OUTPUT_SCHEMA", "HttpSink"]
 
-OUTPUT_SCHEMA: Mapping[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+Confirm = Callable[[int, Collection[int]], None]
+_CONFIRM_EVERY = 100
+"""Requests of one row after which their rows are told: a repeated one only writes what is there already."""
 
 
 class HttpSink:
-    """See `Sink`."""
+    """See `Sink`, `Gated`, `ChecksOutputs`, `SpoolsToDisk`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._spool = Spool()
+        self._gate: OperationGate | None = None
+        self._clients: list[Client] = []
 
     @property
     def abort_semantics(self) -> AbortSemantics:
         """What was sent stays."""
         return AbortSemantics.NONE
 
+    def use_gate(self, gate: OperationGate) -> None:
+        """See `Gated`."""
+        self._gate = gate
+
+    def use_spool(self, directory: Path) -> None:
+        """See `SpoolsToDisk`."""
+        self._spool.use(directory)
+
+    def check_output(self, output: OutputSpec) -> None:
+        """See `ChecksOutputs`: every fault of the options at once."""
+        WriteOptions.of(output)
+
     def native_copy(self, output: OutputSpec) -> NativeCopy | None:
         """There is none."""
         return None
 
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> WriteSession:
-        """See `Sink`."""
-        raise PermanentError("writing over http is not there yet")
+        """See `Sink`. Nothing is asked before the first row."""
+        options = WriteOptions.of(output)
+        told_in = [output.options.get(name) for name in ("query", "headers")]
+        client = Client(self._settings, self._settings.redactor(*told_in))
+        if self._gate is not None:
+            client.use_gate(self._gate)
+        self._clients.append(client)
+        kind = KeyedSession if options.keyed else ChunkedSession
+        return kind(client, self._spool, output, options, schema)
 
     def close(self) -> None:
         """See `Sink`."""
+        for client in self._clients:
+            client.close()
+
+
+class HttpSession:
+    """What both kinds of session share. See `ConfirmingSession`, `DeleteApplyingSession`."""
+
+    def __init__(
+        self, client: Client, spool: Spool, output: OutputSpec, options: WriteOptions, schema: pa.Schema
+    ) -> None:
+        from contextlib import ExitStack
+
+        assert output.columns is not None
+        self._client = client
+        self._output = output
+        self._options = options
+        self._held = ExitStack()
+        folder = self._held.enter_context(spool.folder())
+        self._encoder = RowEncoder(output.columns, folder)
+        self._held.callback(self._encoder.close)
+        self._confirm: Confirm = lambda rows, accepted: None
+        self._subject = f"{options.method} {output.connection}:{options.path.partition('?')[0]}"
+        self._finished: str | None = None
+        self._closed = False
+        self._requests = 0
+        self._start = 0
+        self._confirmed = 0
+        self._reported: int | None = None
+        self._exposed = 0
+        self._accepted: frozenset[int] = frozenset()
+
+    # --- progress
+
+    def use_confirm(self, confirm: Confirm) -> None:
+        """See `ConfirmingSession`."""
+        self._confirm = confirm
+
+    def try_resume(self, acknowledged: int) -> bool:
+        """See `CheckpointingSession`: always."""
+        self._start = self._confirmed = self._exposed = acknowledged
+        return True
+
+    def skip(self, accepted: frozenset[int]) -> None:
+        """See `ConfirmingSession`."""
+        self._accepted = accepted
+
+    def acknowledged_rows(self) -> int | None:
+        """See `CheckpointingSession`."""
+        if self._confirmed == self._reported:
+            return None
+        self._reported = self._confirmed
+        return self._confirmed
+
+    def exposed_rows(self) -> int:
+        """See `ConfirmingSession`."""
+        return self._exposed
+
+    def _tell(self, rows: int, accepted: Collection[int] = ()) -> None:
+        self._confirmed = rows
+        self._confirm(rows, accepted)
+        self._reported = rows
+
+    # --- the order of calls
+
+    def _enter(self, verb: str) -> None:
+        if self._closed or self._finished is not None:
+            raise RuntimeError(f"{verb} after {self._finished or 'close'}: a defect of the caller")
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """See `WriteSession`."""
+        self._enter("write_batch")
+        with step(Step.SINK_WRITE):
+            self._write(batch)
+
+    def apply_deletes(self, keys: pa.RecordBatch) -> None:
+        """See `DeleteApplyingSession`: one request per key; what is gone already counts as deleted."""
+        self._enter("apply_deletes")
+        with step(Step.SINK_WRITE):
+            self._flush()
+            assert self._options.delete_path is not None
+            subject = f"{self._options.delete_method} {self._output.connection}:{self._options.delete_path}"
+            for key in _texts(keys, self._output):
+                url = self._url(self._options.delete_path, _checked_key(key, subject))
+                self._send(
+                    Request(
+                        url,
+                        subject,
+                        self._options.delete_method,
+                        self._options.headers,
+                        needs_body=False,
+                        absent_is_done=True,
+                        label="delete a row",
+                    ),
+                    idempotent=True,
+                )
+
+    def commit(self) -> WriteResult:
+        """Send the last chunk; everything before it is there already."""
+        self._enter("commit")
+        self._finished = "commit"
+        with step(Step.SINK_COMMIT):
+            self._flush()
+        return WriteResult(self._confirmed, self._requests)
+
+    def abort(self) -> None:
+        """What was sent stays."""
+        self._enter("abort")
+        self._finished = "abort"
+
+    def close(self) -> None:
+        """See `WriteSession`."""
+        if self._closed:
+            raise RuntimeError("close twice: a defect of the caller")
+        self._closed = True
+        self._held.close()
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        raise NotImplementedError
+
+    def _flush(self) -> None:
+        raise NotImplementedError
+
+    # --- requests
+
+    def _send(self, request: Request, *, idempotent: bool) -> Answer:
+        self._requests += 1
+        return self._client.fetch(request, None, lambda answer: answer, idempotent=idempotent)
+
+    def _url(self, path: str, key: str | None = None) -> httpx.URL:
+        own, _, inside = path.partition("?")
+        text = "&".join(part for part in (inside, urlencode(self._options.query)) if part)
+        filled = f"{own.removeprefix('/')}{f'?{text}' if text else ''}"
+        if key is not None:
+            filled = filled.replace(KEY, quote(key, safe=""))
+        base = self._client.settings.base
+        return base.copy_with(raw_path=f"{base.path}{filled}".encode())
+
+
+class ChunkedSession(HttpSession):
+    """Appends, and merges to an endpoint that upserts lists: rows in chunks."""
+
+    def __init__(
+        self, client: Client, spool: Spool, output: OutputSpec, options: WriteOptions, schema: pa.Schema
+    ) -> None:
+        super().__init__(client, spool, output, options, schema)
+        self._chunker: Chunker | None = None
+        self._safe = output.strategy is WriteStrategy.MERGE or options.idempotency_header is not None
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        with self._encoder.lines(batch) as lines:
+            for chunk in self._chunks().add(lines):
+                self._deliver(chunk)
+
+    def _flush(self) -> None:
+        chunks = self._chunks()
+        for chunk in chunks.rest():
+            self._deliver(chunk)
+        if chunks.reached > self._confirmed:  # the last rows were accepted by an earlier attempt
+            self._tell(chunks.reached)
+
+    def _chunks(self) -> Chunker:
+        if self._chunker is None:
+            self._chunker = Chunker(self._options.rows, self._options.bytes, self._start, self._accepted)
+        return self._chunker
+
+    def _deliver(self, chunk: Chunk) -> None:
+        options = self._options
+        body = chunk.body(ndjson=options.ndjson, envelope=options.envelope)
+        headers = {**options.headers, "Content-Type": "application/x-ndjson" if options.ndjson else "application/json"}
+        if options.idempotency_header is not None:
+            headers[options.idempotency_header] = idempotency_key(self._output, chunk, body)
+        request = Request(
+            self._url(options.path),
+            self._subject,
+            options.method,
+            headers,
+            body,
+            needs_body=options.partial is not None,
+            label="send rows",
+        )
+        self._exposed = max(self._exposed, chunk.end)
+        try:
+            answer = self._send(request, idempotent=self._safe)
+        except NoAnswer as lost:
+            if self._safe:
+                raise
+            raise self._unknown(f"{lost.message}; {len(chunk.lines)} row(s) may be there or not") from lost
+        refused = self._refused(chunk, answer)
+        if refused:
+            self._stop(chunk, refused)
+        self._tell(chunk.end)
+
+    def _refused(self, chunk: Chunk, answer: Answer) -> list[Refusal]:
+        if self._options.partial is None:
+            return []
+        try:
+            return refusals(answer.body, self._options.partial, chunk.lines, self._client.redactor)
+        except Unclear as unclear:
+            message = f"{self._subject}: the answer does not tell which rows were accepted: {unclear}"
+            if self._safe:
+                raise PermanentError(message, code=Code.PZ0768, hint="compare partial with the API's answers") from None
+            raise self._unknown(message) from None
+
+    def _stop(self, chunk: Chunk, refused: list[Refusal]) -> None:
+        """Tell what was accepted, before and behind the first refused row, and end the delivery."""
+        numbers = {refusal.number for refusal in refused}
+        first = chunk.offsets[min(numbers)]
+        behind = [offset for number, offset in enumerate(chunk.offsets) if offset > first and number not in numbers]
+        self._tell(first, behind)
+        raise PermanentError(
+            f"{self._subject}: the API refused {len(refused)} of {len(chunk.lines)} row(s) of a request{told(refused)}",
+            code=Code.PZ0768,
+        )
+
+    def _unknown(self, message: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            message,
+            code=Code.PZ0769,
+            hint="`pz retry` sends these rows again, as duplicates: accept allows; idempotency_header makes it safe where "
+            "the API honours it",
+        )
+
+
+class KeyedSession(HttpSession):
+    """Merges with a request per row: the row's key in the path, the whole row in the body."""
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        (key,) = self._output.keys
+        keys = self._encoder.keys(batch, key)
+        with self._encoder.lines(batch) as lines:
+            for place, (text, line) in enumerate(zip(keys, lines, strict=True), self._exposed):
+                self._put(_checked_key(text, self._subject), line.rstrip(b"\n"), place)
+
+    def _put(self, key: str, body: bytes, place: int) -> None:
+        options = self._options
+        request = Request(
+            self._url(options.path, key),
+            self._subject,
+            options.method,
+            {**options.headers, "Content-Type": "application/json"},
+            body,
+            needs_body=False,
+            label="send a row",
+        )
+        self._exposed = place + 1
+        self._send(request, idempotent=True)
+        self._confirmed = place + 1
+        if self._confirmed % _CONFIRM_EVERY == 0:
+            self._tell(self._confirmed)
+
+    def _flush(self) -> None:
+        if self._confirmed != self._reported:
+            self._tell(self._confirmed)
+
+
+def _checked_key(key: str | None, subject: str) -> str:
+    """A key that names one resource. Raises PermanentError for NULL, empty, and what a path would swallow."""
+    if key is None or key.strip() in {"", ".", ".."}:
+        raise PermanentError(
+            f"{subject}: a merge key is NULL, empty or a dot, and cannot stand in a path",
+            code=Code.PZ0760,
+            hint="leave such rows out in the pipeline",
+        )
+    return key
+
+
+def _texts(keys: pa.RecordBatch, output: OutputSpec) -> list[str | None]:
+    from pz.connectors.files.scratch import scratch
+    from pz.sqltext import quote as identifier
+
+    (key,) = output.keys
+    import pyarrow as pa
+
+    with scratch() as connection:
+        connection.register("__pz_keys", pa.Table.from_batches([keys]))
+        sql = f"SELECT CAST({identifier(key)} AS VARCHAR) FROM __pz_keys"
+        found: list[str | None] = connection.execute(sql).to_arrow_table().column(0).to_pylist()
+    return found

@@ -7,7 +7,7 @@ undone, because its outcome is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from pz.connectors.contract import (
     AbortSemantics,
     Capability,
     CheckpointingSession,
+    ConfirmingSession,
     DeleteApplyingSession,
     OnDelete,
     OutputSpec,
@@ -203,6 +204,13 @@ class _Delivery:
             self.resumed = acknowledged
         elif acknowledged:
             self.ledger.restart_delivery(self.books, content)
+        if isinstance(session, ConfirmingSession):
+            session.use_confirm(self._confirm)
+            session.skip(self.ledger.accepted(self.books))
+
+    def _confirm(self, rows: int, accepted: Collection[int]) -> None:
+        """Keep a confirmed piece at once: a killed process has no teardown."""
+        self.ledger.acknowledge(self.books, rows, accepted=accepted)
 
     def _drain(self, offset: int) -> str:
         assert self.output.columns is not None
@@ -242,6 +250,8 @@ class _Delivery:
         semantics = self.sink.abort_semantics
         if semantics is not AbortSemantics.DISCARDS_ALL and self.sent:
             visible = self.resumed + self.sent
+            if isinstance(session, ConfirmingSession):
+                visible = session.exposed_rows()
             block = {"abort_semantics": str(semantics), "rows_visible": visible, "resumed_rows": self.resumed}
             failure.pz_blocks = {"delivery": block}  # type: ignore[attr-defined]
 
