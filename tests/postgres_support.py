@@ -65,7 +65,7 @@ class Relation:
             connection.execute(f"CREATE TABLE t AS {sql}")
             described = connection.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall()
             self.columns = tuple(Column(name, kind) for name, kind in described)
-            self.table: pa.Table = connection.execute("SELECT * FROM t").to_arrow_table()
+            self.table: pa.Table = connection.sql("SELECT * FROM t").to_arrow_table()
 
     def batches(self, rows: int = 1000) -> list[pa.RecordBatch]:
         return list(self.table.to_batches(max_chunksize=rows))

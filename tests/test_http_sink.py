@@ -143,7 +143,7 @@ def test_lines_and_envelopes_hold_the_same_rows() -> None:
 def test_values_are_spelled_as_json_files_spell_them() -> None:
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'; SET arrow_lossless_conversion = true")
-        table = db.execute(
+        table = db.sql(
             "SELECT 9007199254740993::BIGINT AS i, 'nan'::DOUBLE AS f, 1.10::DECIMAL(9,2) AS d, "
             "12345678901234567.125::DECIMAL(38,3) AS w, TIMESTAMPTZ '2024-01-01 00:00:00+02' AS z, DATE '2024-02-29' AS day, "
             "TIMESTAMP '2024-01-01 10:00:00.5' AS t, [1, NULL] AS l, {'a': 'q\n\"'} AS s, NULL::INTEGER AS n, true AS b, "

@@ -186,7 +186,7 @@ def write_back(database: Database, table: pa.Table) -> None:
         described = connection.execute("SELECT column_name, column_type FROM (DESCRIBE s)").fetchall()
         relation = Relation.__new__(Relation)
         relation.columns = tuple(Column(name, kind) for name, kind in described)
-        relation.table = connection.execute("SELECT * FROM s").to_arrow_table()
+        relation.table = connection.sql("SELECT * FROM s").to_arrow_table()
     write(sink_of(database), output("back", APPEND), relation)
 
 

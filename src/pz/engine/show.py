@@ -36,7 +36,7 @@ def read_staged(run_dir: Path, name: str, limit: int | None = None) -> pa.Table:
         if known is None:
             raise KeyError(name)
         amount = "" if limit is None else f" LIMIT {int(limit)}"
-        return cursor.execute(f"SELECT * FROM staging.{quote(name)}{amount}").to_arrow_table()
+        return cursor.sql(f"SELECT * FROM staging.{quote(name)}{amount}").to_arrow_table()
 
 
 def read_run(root: Path, run_id: str, name: str, limit: int) -> pa.Table:

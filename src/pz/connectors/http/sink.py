@@ -363,5 +363,5 @@ def _texts(keys: pa.RecordBatch, output: OutputSpec) -> list[str | None]:
     with scratch() as connection:
         connection.register("__pz_keys", pa.Table.from_batches([keys]))
         sql = f"SELECT CAST({identifier(key)} AS VARCHAR) FROM __pz_keys"
-        found: list[str | None] = connection.execute(sql).to_arrow_table().column(0).to_pylist()
+        found: list[str | None] = connection.sql(sql).to_arrow_table().column(0).to_pylist()
     return found

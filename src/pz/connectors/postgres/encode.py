@@ -111,7 +111,7 @@ class Encoder:
         self._duckdb.register("batch", values)
         try:
             text = text_expression("v", column.duckdb)
-            found = self._duckdb.execute(f"SELECT {text} AS v FROM batch").to_arrow_table()
+            found = self._duckdb.sql(f"SELECT {text} AS v FROM batch").to_arrow_table()
             return found.column(0).combine_chunks()
         finally:
             self._duckdb.unregister("batch")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["run_chain"]
 
-# Only the operators' row counts are collected; timing every operator would cost more than it tells.
-PROFILE = """
-SET enable_profiling = 'no_output';
-SET custom_profiling_settings = '{"OPERATOR_CARDINALITY": "true", "OPERATOR_TYPE": "true", "OPERATOR_NAME": "true"}';
+PROFILE = "SET enable_profiling = 'no_output'"
+# Only the operators' row counts are collected; timing every operator would cost more than it tells. DuckDB 2 decides itself.
+COUNTS_ALONE = """
+SET custom_profiling_settings = '{"OPERATOR_CARDINALITY": "true", "OPERATOR_TYPE": "true", "OPERATOR_NAME": "true"}'
 """
 
 
@@ -64,7 +65,7 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
                 origin=context.run.record.origin,
                 node=sink_node.id,
             )
-            cursor.execute(PROFILE)
+            _profile(cursor)
             seen: list[int] = []
 
             def moved(used: DuckDBPyConnection) -> None:
@@ -76,16 +77,28 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
     return (seen[0] if seen else written, written, written)
 
 
+def _profile(cursor: DuckDBPyConnection) -> None:
+    import duckdb
+
+    cursor.execute(PROFILE)
+    with suppress(duckdb.CatalogException):
+        cursor.execute(COUNTS_ALONE)
+
+
 def _scanned(cursor: DuckDBPyConnection) -> tuple[int, ...]:
     """Rows that the scans of the last statement produced; empty when the profile does not say."""
     try:
         profile = json.loads(cursor.get_profiling_information())
     except (AttributeError, ValueError):
         return ()
-    return (_sum_scans(profile),) if isinstance(profile, dict) else ()
+    if not isinstance(profile, dict):
+        return ()
+    return (sum(_sum_scans(operator) for operator in profile.get("operator", [profile])),)
 
 
 def _sum_scans(operator: dict[str, Any]) -> int:
+    """The rows of the scans at and below an operator; its fields are spelled as by DuckDB 1 or as by DuckDB 2."""
     below = sum(_sum_scans(child) for child in operator.get("children", ()))
-    is_scan = "SCAN" in str(operator.get("operator_type", ""))
-    return below + (int(operator.get("operator_cardinality", 0)) if is_scan else 0)
+    is_scan = "SCAN" in str(operator.get("operator_type", operator.get("type", "")))
+    rows = operator.get("operator_cardinality", operator.get("intermediate_rows", 0))
+    return below + (int(rows) if is_scan else 0)

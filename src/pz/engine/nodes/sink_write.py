@@ -164,7 +164,7 @@ class _Delivery:
 
     def _attempt(self, content: Fingerprint | None, deletes: str | None) -> Outcome:
 
-        schema: pa.Schema = self.cursor.execute(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
+        schema: pa.Schema = self.cursor.sql(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
         with ExitStack() as closing:
             session = self.sink.begin_write(self.output, schema)
             closing.callback(session.close)
@@ -221,7 +221,7 @@ class _Delivery:
         return f"SELECT * FROM {self.relation}"
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self.cursor.execute(self._drain(self.resumed)).to_arrow_reader(BATCH_ROWS)
+        yield from self.cursor.sql(self._drain(self.resumed)).to_arrow_reader(BATCH_ROWS)
 
     def _acknowledge(self, session: WriteSession) -> None:
         if isinstance(session, CheckpointingSession):
@@ -233,7 +233,7 @@ class _Delivery:
         if not isinstance(session, DeleteApplyingSession):
             raise NodeError(Problem(Code.PZ0339, f"output '{self.node.name}': the session cannot apply deletes"))
         keys = ", ".join(quote(key) for key in self.node.write.keys)
-        for batch in self.cursor.execute(f"SELECT {keys} FROM {deletes}").to_arrow_reader(BATCH_ROWS):
+        for batch in self.cursor.sql(f"SELECT {keys} FROM {deletes}").to_arrow_reader(BATCH_ROWS):
             session.apply_deletes(batch)
 
     def _unwind(self, session: WriteSession, failure: BaseException, committing: bool) -> None:
