@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
 
+from cli_support import invoke
+from projects import write
 from pz.connectors.contract import Capability, Connector
 from pz.connectors.registry import Registration, Registry, Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, ProjectError
@@ -159,3 +162,24 @@ def test_listing_connectors_imports_none_of_them() -> None:
 def test_reference_package_ids_are_built_in() -> None:
     assert Registry.provides("Pz.Connector.LocalFiles")
     assert not Registry.provides("no-such-distribution-anywhere")
+
+
+def test_a_connector_whose_extra_is_missing_is_described_but_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pz.connectors.registry.EXTRAS", {"http": ("httpx", "no_such_module")})
+    listed = invoke("connectors")
+    assert listed.code == 0
+    assert "http" in listed.out
+    assert "warning PZ0305: connector 'http' needs no_such_module" in listed.err
+    files = {
+        "project.yml": 'name: p\nversion: "1"\n',
+        "connections.yml": "api: { connector: http, base_url: 'http://x' }\n",
+    }
+    write(tmp_path, {**files, "pipelines/a.sql": "SELECT * FROM {{ source('api', 'a', path: '/a') }}\n"})
+    for verb in (["validate"], ["plan"], ["run", "--all"]):
+        refused = invoke("--project", str(tmp_path), *verb)
+        said = refused.out + refused.err
+        assert refused.code == 2, said
+        assert "PZ0305: connector 'http' needs no_such_module, not installed here (connections.yml:1)" in said
+        assert "pip install 'pz-engine[http]'" in said

@@ -93,6 +93,22 @@ def test_a_merge_takes_ties_of_the_boundary_that_came_later(tmp_path: Path) -> N
     assert shop(tmp_path) == [(1, "a"), (2, "late tie")]
 
 
+@pytest.mark.parametrize(
+    ("sql", "sync", "boundary"),
+    [(MERGE, "", "inclusive"), (MERGE, ", boundary: exclusive", "exclusive"), (APPEND, "", "exclusive")],
+)
+def test_the_plan_says_whether_the_boundary_is_read_again_and_so_it_is(
+    tmp_path: Path, sql: str, sync: str, boundary: str
+) -> None:
+    opened = demo(tmp_path, sql, sync)
+    write_events(tmp_path, (1, "2024-01-01 10:00:00", "a"))
+    (load,) = (node for node in opened.plan().nodes if node.kind == "SourceLoad")
+    assert f"cursor=at boundary={boundary}" in load.reason
+    run(opened)
+    write_events(tmp_path, (1, "2024-01-01 10:00:00", "a"), (2, "2024-01-01 10:00:00", "b"))
+    assert run(opened).nodes[0].rows == (2 if boundary == "inclusive" else 0)
+
+
 def test_incremental_into_append_without_consent_is_refused(tmp_path: Path) -> None:
     write_events(tmp_path, (1, "2024-01-01", "a"))
     opened = demo(tmp_path, APPEND.replace(", duplicates: 'accept'", ""))

@@ -10,12 +10,15 @@ import sys
 import zipfile
 from pathlib import Path
 
+import duckdb
 import pytest
 import yaml
 
+import pz
 from pz.errors import Code, ProjectError
 from pz.project import scaffold
 from pz.project.scaffold import create, templates
+from running import run
 from sample_data import sample_tables
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +38,26 @@ def test_a_template_is_written_whole_and_named_after_its_directory(tmp_path: Pat
     assert {path.relative_to(target) for path in written} == files
     assert yaml.safe_load((target / "project.yml").read_text())["name"] == "my flights"
     assert ".pz/" in (target / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("template", ["minimal", "sample", "incremental"])
+def test_a_template_runs_twice(tmp_path: Path, template: str) -> None:
+    create(tmp_path / "demo", template)
+    opened = pz.open_project(tmp_path / "demo", environ={})
+    for _ in range(2):
+        assert run(opened).exit_code == 0
+
+
+def test_the_incremental_template_does_what_its_readme_says(tmp_path: Path) -> None:
+    create(tmp_path / "demo", "incremental")
+    opened = pz.open_project(tmp_path / "demo", environ={})
+    run(opened)
+    with (tmp_path / "demo/data/events.csv").open("a") as events:
+        events.write("6,ada,signed_out,2024-03-02 12:00:00\n")
+    (load, *_) = run(opened).nodes
+    assert load.rows == 2  # the new event, and the last one of the run before
+    with duckdb.connect(str(tmp_path / "demo/warehouse.duckdb"), read_only=True) as warehouse:
+        assert warehouse.execute("SELECT count(*), max(id) FROM events").fetchall() == [(6, 6)]
 
 
 def test_a_name_that_yaml_would_read_as_a_number_stays_text(tmp_path: Path) -> None:

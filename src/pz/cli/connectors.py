@@ -59,7 +59,12 @@ def register(app: typer.Typer, panel: str) -> None:
 def connectors(cli: Invocation, as_json: AsJson = False) -> int:
     """List connectors."""
     broken: list[Problem] = []
-    facts = [_facts(registry, name, made) for registry, name, made in usable(broken)]
+    facts = []
+    for registry, name, made in usable(broken):
+        facts.append(_facts(registry, name, made))
+        lacking = registry.lacks(name)
+        if lacking is not None:
+            broken.append(replace(lacking, severity=Severity.WARNING))
     if as_json:
         cli.output.out.write(to_json(facts))
     else:

@@ -11,13 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distribution, entry_points
 from importlib.metadata import PackageNotFoundError as DistributionMissing
+from importlib.util import find_spec
 from typing import cast
 
 from pz.connectors.contract import CONTRACT_MAJOR, Connector
 from pz.connectors.options import Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, Problem, ProjectError
 
-__all__ = ["BUILT_IN", "GROUP", "Registration", "Registry", "Side", "check_options", "check_schemas", "coerce_options"]
+__all__ = [
+    "BUILT_IN",
+    "EXTRAS",
+    "GROUP",
+    "Registration",
+    "Registry",
+    "Side",
+    "check_options",
+    "check_schemas",
+    "coerce_options",
+]
 
 GROUP = "pz.connectors"
 _BUILT_IN_PACKAGE_PREFIX = "pz.connector."
@@ -29,6 +40,12 @@ BUILT_IN: Mapping[str, str] = {
     "http": "pz.connectors.http.connector:Http",
 }
 """The connectors that come with this package; also found where its metadata is missing (a source tree)."""
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "postgres": ("psycopg", "adbc_driver_postgresql"),
+    "http": ("httpx", "msgspec", "jsonpath"),
+}
+"""The modules that a connector of ours imports once it is used; the extra of its name installs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,14 @@ class Registry:
         if name not in self._loaded:
             self._loaded[name] = self._load(self.registration(name))
         return self._loaded[name]
+
+    def lacks(self, name: str) -> Problem | None:
+        """What is missing before a connector of ours can be used: its extra. It can be described without."""
+        absent = [module for module in EXTRAS.get(name, ()) if find_spec(module) is None]
+        if not absent or self.registration(name).package is not None:
+            return None
+        message = f"connector '{name}' needs {', '.join(absent)}, not installed here"
+        return Problem(Code.PZ0305, message, hint=f"pip install 'pz-engine[{name}]'")
 
     def _load(self, registration: Registration) -> Connector:
         module, _, attribute = registration.target.partition(":")

@@ -37,10 +37,13 @@ def _connection(project: Project, connection: ConnectionDecl, registry: Registry
     except ProjectError as refused:
         yield from (problem.at(file, line) for problem in refused.problems)
         return
+    lacking = registry.lacks(connection.connector)
+    if lacking is not None:
+        yield lacking.at(file, line)
     subject = f"connection '{connection.name}'"
     problems = check_options(connector, Side.CONNECTION, connection.options, subject=subject, file=file, line=line)
     yield from problems
-    if not problems:
+    if not problems and lacking is None:
         try:
             with os_refusals():
                 faults = tuple(connector.validate(connection_spec(project, connection.name)))

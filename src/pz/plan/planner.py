@@ -23,7 +23,7 @@ from pz.connectors.localpath import os_refusals
 from pz.connectors.registry import Registry
 from pz.errors import Code, ConnectorError, Problem, Problems
 from pz.graph import delivery
-from pz.graph.delivery import Guarantee
+from pz.graph.delivery import Guarantee, merges_everywhere
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.plan import read_shape
 from pz.plan.connections import Connections
@@ -105,7 +105,7 @@ class _Planner:
         self.shapes[node.id] = shape
         self._check_read(node, connector, shape)
         way, mechanism = self._read_way(node, connector, shape, scan.mechanism if scan else None)
-        cursor = f" cursor={node.read.sync.cursor}" if shape is ReadShape.INCREMENTAL else ""
+        cursor = f" cursor={node.read.sync.cursor}{self._boundary(node)}" if shape is ReadShape.INCREMENTAL else ""
         return PlannedNode(
             node.id,
             node.kind,
@@ -117,6 +117,13 @@ class _Planner:
             partitions=_partitions(node),
             refusal=refusal,
         )
+
+    def _boundary(self, node: SourceNode) -> str:
+        """Whether rows equal to the stored value come again; what ``watermark()`` in SQL compares says it there."""
+        if node.bounds:
+            return ""
+        again = merges_everywhere(self.graph, node) and node.read.sync.boundary is None
+        return f" boundary={'inclusive' if again else 'exclusive'}"
 
     def _read_way(
         self, node: SourceNode, connector: Connector, shape: ReadShape, native: str | None

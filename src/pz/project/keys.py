@@ -194,7 +194,7 @@ SYNC: Keys = (
     ),
     Key(
         "boundary",
-        "'exclusive' never reads rows equal to the stored value again (incremental).",
+        "'exclusive': also where every output merges, rows equal to the stored value are not read again (incremental).",
         {"enum": ["exclusive"]},
     ),
     Key("start", "'from_state': a new output gets only what comes from now on.", {"enum": ["from_state"]}),
