@@ -55,15 +55,45 @@ def test_errors_of_independent_pipelines_come_together(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_dataset_without_a_contract_leaves_a_note_for_each_pipeline_below(tmp_path: Path) -> None:
+def test_a_dataset_without_a_contract_leaves_one_note_for_all_that_is_below(tmp_path: Path) -> None:
     files = {
         "p": "SELECT nope FROM {{ source('crm', 'orders') }}",
         "q": OUT + "SELECT * FROM {{ ref('p') }}",
         "pipelines/configs/q.yml": "pipeline: q\nchecks: [{custom_sql: {name: a, sql: 'select nope'}}, {not_null: [id]}]",
     }
     found = problems(tmp_path, files)
-    assert [p.severity for p in found] == [Severity.NOTE] * 3
-    assert all("dataset 'crm.orders' has no columns:" in p.message for p in found)
+    assert [(p.severity, p.message, p.hint) for p in found] == [
+        (
+            Severity.NOTE,
+            "pipeline 'p' and 2 more: the SQL is not tried before the run, because dataset 'crm.orders' declares no columns",
+            "declare `columns:` to have it checked here",
+        )
+    ]
+
+
+def test_columns_of_checks_and_merge_keys_must_be_there(tmp_path: Path) -> None:
+    sink = "{{ sink('lake', 'out', strategy: 'merge', keys: ['idd', 'TOTAL'], dedupe_by: 'at') }}"
+    checks = "checks: [{not_null: [id, totl]}, {unique: [ID]}, {freshness: {column: at, max_age: 1d}}]"
+    files = {
+        "p": f"INSERT INTO {sink}\nSELECT * FROM {SOURCE}",
+        "pipelines/configs/p.yml": f"pipeline: p\n{checks}",
+    }
+    found = {(p.where, p.message, p.hint) for p in problems(tmp_path, files)}
+    assert {message.partition(" of '")[0] for _, message, _ in found} == {
+        "merge key 'idd'", "dedupe_by 'at'", "column 'totl'", "column 'at'",
+    }  # fmt: skip
+    hints = {message.partition(" of '")[0]: hint for _, message, hint in found}
+    assert hints["merge key 'idd'"] == "did you mean 'id'?"
+    assert hints["column 'totl'"] == "did you mean 'Total'?"
+    assert all(message.endswith("is not a column of pipeline 'p'") for _, message, _ in found)
+
+
+def test_a_table_that_no_call_names_gets_a_hint_how_to_read_it(tmp_path: Path) -> None:
+    files = {"p": f"SELECT id FROM {SOURCE}", "q": OUT + "SELECT * FROM P", "r": "SELECT * FROM foo"}
+    hints = {p.where: p.hint for p in problems(tmp_path, files)}
+    assert hints["pipelines/q.sql:2"] == "write {{ ref('p') }} in its place"
+    assert hints["pipelines/r.sql:1"] is not None
+    assert "source('connection', 'entity')" in hints["pipelines/r.sql:1"]
 
 
 def test_files_and_variables_around_are_never_touched(tmp_path: Path) -> None:
