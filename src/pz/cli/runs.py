@@ -58,7 +58,10 @@ def runs(cli: Invocation, limit: Limit = 20, as_json: AsJson = False) -> int:
         cli.output.out.write(to_json([_facts(entry) for entry in entries]))
     elif entries:
         columns = ("run", "status", "verb", "started", "succeeded", "failed", "skipped", "continues")
-        print_table(cli.output, columns, [_row(entry) for entry in entries], right=columns[4:7])
+        rows = [_row(entry) for entry in entries]
+        left_out = print_table(cli.output, columns, rows, right=columns[4:7], spare=("started", "continues", "verb"))
+        if left_out and not cli.quiet:
+            cli.output.err.line(f"note: left out for want of room: {', '.join(left_out)}; --json has all")
     elif not cli.quiet:
         cli.output.out.line("no runs yet")
     print_problems((problem for entry in entries for problem in entry.damage), cli.output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from pz.cli.help import Page
 from pz.cli.jsontext import plain, to_json
 from pz.cli.options import usage_error
 from pz.cli.render.lines import counted
-from pz.cli.render.table import print_table
+from pz.cli.render.table import print_data
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +23,10 @@ _PAGE = Page(
     "Print rows of a pipeline.",
     """Shows a fresh preview: the pipeline and what stands above it run in a scratch database, as if for the first time.
     Nothing is delivered, no state is read or stored, and no run is left behind. With --run, the rows that an earlier run
-    staged, as long as retention keeps its staging.""",
+    staged, as long as retention keeps its staging.
+
+    A terminal shows a line a row: columns in the middle give way to dots, and long values are cut with a mark. A pipe, csv
+    and json have everything.""",
     (
         ("pz show orders_enriched", "twenty rows"),
         ("pz show orders_enriched --limit 1000 --format csv > rows.csv", "for a spreadsheet"),
@@ -74,9 +78,19 @@ def show(
 
 def _print(cli: Invocation, table: pa.Table) -> None:
     rows = [[cell_text(value) for value in row.values()] for row in _rows(table)]
-    print_table(cli.output, table.column_names, rows)
+    left_out, cut = print_data(cli.output, table.column_names, rows)
     if not cli.quiet:
-        cli.output.err.line(f"note: {counted(table.num_rows, 'row')}")
+        cli.output.err.line(f"note: {', '.join(_shown(table, left_out, cut))}")
+
+
+def _shown(table: pa.Table, left_out: int, cut: bool) -> Iterator[str]:
+    yield counted(table.num_rows, "row")
+    if left_out:
+        yield f"{table.num_columns - left_out} of {table.num_columns} columns"
+    if cut:
+        yield "long values cut"
+    if left_out or cut:
+        yield "all of it: --format csv or json"
 
 
 def csv_text(table: pa.Table) -> str:

@@ -14,6 +14,7 @@ from rich.tree import Tree
 from pz.cli.failures import problem_lines
 from pz.cli.output import printable
 from pz.cli.render.board import Board, Phase, Row, chosen
+from pz.cli.render.cells import cut
 from pz.cli.render.lines import counted, pass_line, remark
 from pz.errors import Severity
 from pz.events import Event, NodeCompleted, NodeStarted, RunCompleted, RunStarted
@@ -132,7 +133,7 @@ def _row_label(row: Row, now: float, width: int, unicode: bool) -> Text:
     room = width - 8 - (cell_len(figures) + 1 if figures else 0)
     if room < 12:
         figures, room = "", width - 8
-    name = _cut(printable(row.node.name), max(room, 1), unicode)
+    name = cut(printable(row.node.name), max(room, 1), unicode)
     label = Text(no_wrap=True, overflow="crop")
     label.append(f"{word:<7} ", style)
     label.append(set_cell_size(name, max(room, 1)) if figures else name, "dim" if row.phase is Phase.WAITING else "")
@@ -190,14 +191,4 @@ def _clock_text(seconds: float) -> str:
 
 
 def _fitted(text: str, width: int, style: str, unicode: bool) -> Text:
-    return Text(_cut(printable(text), max(width, 1), unicode), style=style, no_wrap=True, overflow="crop")
-
-
-def _cut(text: str, width: int, unicode: bool) -> str:
-    """The text in at most ``width`` cells; wide characters count as two."""
-    if cell_len(text) <= width:
-        return text
-    mark = "…" if unicode else "..."
-    if width <= cell_len(mark):
-        return set_cell_size(text, width)
-    return set_cell_size(text, width - cell_len(mark)).rstrip() + mark
+    return Text(cut(printable(text), max(width, 1), unicode), style=style, no_wrap=True, overflow="crop")
