@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Answer, invoke
+from projects import write
 from pz.api import open_project
 from pz.codes import Code
 from pz.cursors import CursorType
@@ -51,7 +52,7 @@ def open_run(root: Path, minute: int) -> Iterator[str]:
 
 
 def pz(root: Path, *arguments: str) -> Answer:
-    return invoke(*arguments, project=open_project(root, environ={}))
+    return invoke(*arguments, project=open_project(write(root, {}), environ={}))
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path) -> None:

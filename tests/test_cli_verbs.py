@@ -102,8 +102,8 @@ def test_validate_reports_all_problems_with_places(minimal: Path) -> None:
 
 
 def test_a_folder_without_a_project_is_refused_by_every_verb(tmp_path: Path) -> None:
-    for verb in ("run", "test", "plan", "ls", "compile", "validate"):
-        got = pz(tmp_path, verb)
+    for verb in ("run", "test", "plan", "ls", "compile", "validate", "retry", "runs", "state show", "clean", "show x"):
+        got = pz(tmp_path, *verb.split())
         assert (got.code, got.out) == (2, ""), verb
         assert got.err.startswith("error PZ0101: "), verb
 

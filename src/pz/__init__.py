@@ -4,8 +4,20 @@
 >>> result = pz.open_project("demo").run(everything=True)
 """
 
-from pz.api import OpenProject, RunResult, open_project
+from pz.api import CancelToken, OpenProject, RunResult, open_project
+from pz.errors import NodeError, Problem, ProjectError, PzError, StateError
 
-__all__ = ["OpenProject", "RunResult", "__version__", "open_project"]
+__all__ = [
+    "CancelToken",
+    "NodeError",
+    "OpenProject",
+    "Problem",
+    "ProjectError",
+    "PzError",
+    "RunResult",
+    "StateError",
+    "__version__",
+    "open_project",
+]
 
 __version__ = "0.1.0"

@@ -7,8 +7,8 @@
     result.status, result.exit_code
     result.table("flights_enriched")          # a pyarrow.Table of what the run staged
 
-Every method loads the project afresh, so a notebook sees its edits. Refusals raise `pz.errors.ProjectError` (nothing
-moved); a run that fails half-way returns a result that says so.
+Every method loads the project afresh, so a notebook sees its edits. Whatever is refused raises a `pz.PzError` that carries
+its problems, codes and hints; a run that fails half-way returns a result that says so.
 """
 
 from __future__ import annotations
@@ -35,19 +35,26 @@ if TYPE_CHECKING:
     from pz.runs.retention import CleanReport
     from pz.state.verbs import Change, ShownState
 
-__all__ = ["OpenProject", "ProjectState", "RunResult", "open_project"]
+__all__ = ["CancelToken", "OpenProject", "ProjectState", "RunResult", "open_project"]
 
 EventHandler = Callable[[Event], None]
 
 
 def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] | None = None) -> OpenProject:
-    """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``."""
-    return OpenProject(Path(os.path.realpath(path)), os.environ if environ is None else environ)
+    """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``.
+
+    Raises ProjectError PZ0101 where there is no project; what is wrong within it is told by the methods.
+    """
+    from pz.project.loader import require_project
+
+    root = Path(os.path.realpath(path))
+    require_project(root)
+    return OpenProject(root, os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True)
 class OpenProject:
-    """A project folder. Cheap to make; nothing is read before a method asks for it."""
+    """A project folder. Cheap to make; no file is read before a method asks for it."""
 
     root: Path
     environ: Mapping[str, str] = field(repr=False)

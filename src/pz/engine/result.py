@@ -77,7 +77,7 @@ class RunResult:
 
         Raises:
             StateError: the staging database is gone (retention) or cannot be opened.
-            KeyError: nothing of that name was staged, for example because its chain was fused.
+            ProjectError: PZ0210, nothing of that name was staged, for example because its chain was fused.
         """
         from pz.engine.show import read_staged
 

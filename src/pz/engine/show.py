@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pz.errors import Code, Problem, ProjectError
-from pz.sqltext import literal, quote
-from pz.staging.results import first_row
+from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,20 +20,22 @@ if TYPE_CHECKING:
 
 __all__ = ["preview", "read_run", "read_staged"]
 
+_RELATIONS = """
+SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' ORDER BY ALL
+"""
+
 
 def read_staged(run_dir: Path, name: str, limit: int | None = None) -> pa.Table:
-    """Rows of a staged relation. Raises StateError when the database cannot be opened, KeyError when it has no such relation."""
+    """Rows of a staged relation.
+
+    Raises StateError when the database cannot be opened, ProjectError PZ0210 when it has no such relation.
+    """
     from pz.staging.session import StagingSession
 
     with StagingSession.open_read_only(run_dir) as session, session.cursor() as cursor:
-        known = first_row(
-            cursor.execute(
-                "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' "
-                f"AND table_name = {literal(name)}"
-            )
-        )
-        if known is None:
-            raise KeyError(name)
+        known = [found for (found,) in cursor.execute(_RELATIONS).fetchall()]
+        if name not in known:
+            raise ProjectError(_not_staged(run_dir.name, name, known))
         amount = "" if limit is None else f" LIMIT {int(limit)}"
         return cursor.sql(f"SELECT * FROM staging.{quote(name)}{amount}").to_arrow_table()
 
@@ -46,11 +47,15 @@ def read_run(root: Path, run_id: str, name: str, limit: int) -> pa.Table:
     entry = find(root / ".pz", run_id)
     if entry is None:
         raise ProjectError(Problem(Code.PZ0502, f"there is no run '{run_id}'", hint="list the runs with: pz runs"))
-    try:
-        return read_staged(entry.path, name, limit)
-    except KeyError:
-        hint = "a fused chain stages nothing; preview the pipeline with: pz show"
-        raise ProjectError(Problem(Code.PZ0210, f"run '{run_id}' staged no '{name}'", hint=hint)) from None
+    return read_staged(entry.path, name, limit)
+
+
+def _not_staged(run_id: str, name: str, known: list[str]) -> Problem:
+    from pz.project.nearmiss import near_miss
+
+    close = near_miss(name, known)
+    hint = f"did you mean '{close}'?" if close else "a fused chain stages nothing; preview a pipeline with: pz show"
+    return Problem(Code.PZ0210, f"run '{run_id}' staged no '{name}'", hint=hint)
 
 
 def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -> pa.Table:

@@ -25,7 +25,7 @@ from pz.project.model import Location, PipelineDecl, Project
 from pz.project.sidecars import Sidecar, parse_sidecar, refuse_second
 from pz.project.yaml_source import Block, read_text, read_yaml
 
-__all__ = ["Loaded", "load"]
+__all__ = ["Loaded", "load", "require_project"]
 
 PROJECT_FILE = "project.yml"
 CONNECTIONS_FILE = "connections.yml"
@@ -53,7 +53,7 @@ def load(
     Raises `ProjectError` with all errors of all files, ordered by file and line.
     """
     folder = Path(root).absolute()
-    _require_project(folder)
+    require_project(folder)
     problems = Problems()
     project = _project(folder, os.environ if environ is None else environ, problems)
     if vars_override:
@@ -64,7 +64,8 @@ def load(
     return Loaded(project, problems.warnings)
 
 
-def _require_project(folder: Path) -> None:
+def require_project(folder: Path) -> None:
+    """Raise `ProjectError` PZ0101 where there is no project, PZ0531 where nobody may look."""
     try:
         present = (folder / PROJECT_FILE).exists()
     except PermissionError as error:

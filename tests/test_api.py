@@ -1,0 +1,63 @@
+"""The Python interface: what it exports, and what it raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pz
+from projects import write
+from pz.codes import Code
+from running import project, run
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    "data/t.csv": "a\n1\n",
+    "pipelines/stg_t.sql": "select * from {{ source('files', 't', format: 'csv') }}",
+}
+
+
+@pytest.mark.parametrize("name", pz.__all__)
+def test_what_is_exported_is_there_and_errors_have_one_base(name: str) -> None:
+    value = getattr(pz, name)
+    assert not name.endswith("Error") or issubclass(value, pz.PzError)
+
+
+def test_the_page_names_what_is_exported() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert [name for name in ("CancelToken", "PzError", "ProjectError", "StateError") if f"pz.{name}" not in page] == []
+
+
+@pytest.mark.parametrize("where", ["nowhere", "empty"])
+def test_a_folder_without_a_project_is_refused_when_it_is_opened(where: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(pz.ProjectError) as caught:
+        pz.open_project(tmp_path / where)
+    assert caught.value.code == Code.PZ0101
+    assert caught.value.problems[0].advice
+
+
+def test_a_faulty_project_opens_and_is_refused_by_what_is_done_with_it(tmp_path: Path) -> None:
+    opened = pz.open_project(write(tmp_path, {"project.yml": "nonsense: ["}), environ={})
+    with pytest.raises(pz.PzError):
+        opened.run()
+
+
+@pytest.mark.parametrize(
+    ("asked", "advice"), [("stg_y", "did you mean 'stg_t'?"), ("zz", "a fused chain stages nothing")]
+)
+def test_a_relation_that_was_not_staged_is_named_with_a_near_miss(asked: str, advice: str, tmp_path: Path) -> None:
+    result = run(project(tmp_path, FILES))
+    assert result.table("stg_t").to_pylist() == [{"a": 1}]
+    with pytest.raises(pz.ProjectError) as caught:
+        result.table(asked)
+    assert caught.value.code == Code.PZ0210
+    assert caught.value.problems[0].advice.startswith(advice)
+
+
+def test_staging_that_is_gone_has_its_code(tmp_path: Path) -> None:
+    result = run(project(tmp_path, FILES))
+    (result.run_dir / "staging.duckdb").unlink()
+    with pytest.raises(pz.StateError):
+        result.table("stg_t")
