@@ -163,9 +163,8 @@ def _exists(module: str) -> bool:
 
 def run_events() -> str:
     """The events of a run and their own fields."""
-    kinds = [
-        kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event) and kind is not Event
-    ]
+    classes = [kind for _, kind in inspect.getmembers(events, inspect.isclass) if issubclass(kind, Event)]
+    kinds = [kind for kind in classes if kind is not Event and kind.on_wire]
     kinds.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
     return table(["event", "own fields", "when"], ([f"`{e.name}`", _fields(e), _first_line(e)] for e in kinds))
 

@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from cli_support import Answer
 from pz.project.scaffold import create
+from pz.state.locks import RunLocks, output_lock
 
 PZ = [sys.executable, "-m", "pz"]
 ENV = {key: value for key, value in os.environ.items() if key not in {"CI", "PZ_DEBUG"}}
@@ -164,6 +166,24 @@ def test_a_second_signal_ends_at_once_and_leaves_a_dead_run(minimal: Path) -> No
         process.communicate()
     assert process.returncode == 128 + signal.SIGTERM
     assert json.loads(pz(minimal, "runs", "--json").out)[0]["status"] == "dead"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_run_that_waits_for_another_says_so_and_then_runs(form: str, minimal: Path) -> None:
+    """JSON lines still begin with run_started: the waiting is told on standard error."""
+    command = [*PZ, "run", "--log-format", form]
+    with (
+        RunLocks.acquire(minimal / ".pz", "the-other-run", [output_lock("lake.joined_in_2024")]) as held,
+        subprocess.Popen(command, cwd=minimal, env=ENV, stdout=PIPE, stderr=PIPE, text=True) as process,
+    ):
+        told = process.stdout if form == "text" else process.stderr
+        assert told is not None
+        line = told.readline()
+        held.release()
+        out, _ = process.communicate()
+    assert re.match(r"note: waiting up to 30 s for output 'lake\.joined_in_2024', held by run the-other-run", line)
+    assert process.returncode == 0
+    assert form == "text" or json.loads(out.splitlines()[0])["event"] == "run_started"
 
 
 def on_a_terminal(root: Path, *arguments: str) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -90,6 +91,24 @@ def test_a_waiting_run_gets_the_lock_when_the_holder_ends(tmp_path: Path) -> Non
     child.stdin.flush()
     RunLocks.acquire(tmp_path, "a-run", ["output:x"], wait=60).release()
     child.communicate()
+
+
+def test_who_waits_is_told_at_once_and_once(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with acquire(tmp_path, "output:x") as held:
+
+        def tell(message: str) -> None:
+            heard.append(message)
+            held.release()
+
+        RunLocks.acquire(tmp_path, "b-run", ["output:w", "output:x"], wait=60, tell=tell).release()
+    (message,) = heard
+    assert re.fullmatch(r"waiting up to 60 s for output 'x', held by run a-run on host .+ \(process \d+\)", message)
+
+
+def test_a_refusal_after_waiting_says_how_long(tmp_path: Path) -> None:
+    with acquire(tmp_path, "output:x"), pytest.raises(StateError, match=r"; waited 0\.2 s\n"):
+        RunLocks.acquire(tmp_path, "b-run", ["output:x"], wait=0.2)
 
 
 def test_a_cancelled_run_stops_waiting(tmp_path: Path) -> None:

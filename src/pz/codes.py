@@ -670,8 +670,8 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0701: CodeInfo(
         "run",
-        "Another run holds a dataset or an output of this run.",
-        "Wait for the run that is named, or select other flows.",
+        "Another run holds a dataset or an output of this run, and did not let go within 30 seconds.",
+        "Run again when the run that is named has ended, or select other flows.",
     ),
     Code.PZ0702: CodeInfo(
         "run", "The run directory could not be created or locked.", "Check that the named path can be written."

@@ -20,6 +20,7 @@ __all__ = [
     "ConnectorLog",
     "Event",
     "EventBus",
+    "LockAwaited",
     "LossyIntegerInferenceDetected",
     "MergeKeyDuplicatesDetected",
     "NodeCompleted",
@@ -49,9 +50,13 @@ def timestamp(moment: datetime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base of all events. ``name`` is the wire name; subclasses add their fields."""
+    """Base of all events. ``name`` is the wire name; subclasses add their fields.
+
+    What is not ``on_wire`` is for views and handlers in this process, and no part of the NDJSON stream.
+    """
 
     name: ClassVar[str] = "event"
+    on_wire: ClassVar[bool] = True
     run_id: str
     at: datetime = field(default_factory=now)
 
@@ -92,6 +97,15 @@ class OutlineNode:
     kind: str
     name: str
     flow: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockAwaited(Event):
+    """The run waits until another one lets go of a dataset or an output; comes before `RunStarted`, if at all."""
+
+    name: ClassVar[str] = "lock_awaited"
+    on_wire: ClassVar[bool] = False
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,7 @@ def _heal_only(prepared: Prepared, prior: PriorRun, bus: EventBus) -> RunResult:
         frozenset(node.id for node in record.nodes) & frozenset(prepared.graph.by_id),
         prepared.warnings,
     )
-    with hold_locks(everything, record.run_id, CancelToken()):
+    with hold_locks(everything, record.run_id, bus, CancelToken()):
         problems = heal(everything, "", prior.held)
     if problems:
         raise StateError(problems)

@@ -61,7 +61,7 @@ def execute(
     """Run a prepared execution set; ``prior`` is the run that a retry continues."""
     with ExitStack() as held:
         directory = held.enter_context(RunDirectory.create(prepared.project.state_dir))
-        held.enter_context(hold_locks(prepared, directory.run_id, cancel))
+        held.enter_context(hold_locks(prepared, directory.run_id, bus, cancel))
         healed = heal(prepared, directory.run_id, prior.held if prior else frozenset())
         started = now()
         bindings = bindings_of(prepared.project, prepared.graph, prepared.registry)

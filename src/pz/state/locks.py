@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -51,12 +51,14 @@ class RunLocks:
         *,
         wait: float = WAIT,
         cancel: CancelToken | None = None,
+        tell: Callable[[str], None] = lambda message: None,
     ) -> RunLocks:
         """Take all locks within ``wait`` seconds altogether, or none.
 
-        Raises `StateError` PZ0701 naming the dataset or output and who holds it, and `Cancelled`.
+        ``tell`` hears, once for each lock that is not free, what is waited for and how long at most. Raises `StateError`
+        PZ0701 naming the dataset or output and who holds it, and `Cancelled`.
         """
-        deadline = time.monotonic() + wait
+        patience = _Patience(wait, cancel, tell)
         owner = Owner.this_process(run_id)
         taken: list[OsLock] = []
         try:
@@ -64,7 +66,7 @@ class RunLocks:
             for name in sorted(set(names)):
                 lock = OsLock(_path(state_dir, name))
                 taken.append(lock)
-                _take(lock, name, owner, deadline, cancel)
+                patience.take(lock, name, owner)
         except BaseException as failure:
             cls(tuple(taken)).release()
             if isinstance(failure, OSError):
@@ -86,14 +88,33 @@ class RunLocks:
         self.release()
 
 
-def _take(lock: OsLock, name: str, owner: Owner, deadline: float, cancel: CancelToken | None) -> None:
-    while not lock.acquire(min(_POLL, max(0.0, deadline - time.monotonic())), owner):
-        if cancel is not None:
-            cancel.raise_if_set()
-        if time.monotonic() >= deadline:
+class _Patience:
+    """Waits for locks, for so many seconds in all."""
+
+    def __init__(self, wait: float, cancel: CancelToken | None, tell: Callable[[str], None]) -> None:
+        self._wait = wait
+        self._deadline = time.monotonic() + wait
+        self._cancel = cancel
+        self._tell = tell
+
+    def take(self, lock: OsLock, name: str, owner: Owner) -> None:
+        """Take one lock, or raise."""
+        told = False
+        while not lock.acquire(min(_POLL, self._left), owner):
+            if self._cancel is not None:
+                self._cancel.raise_if_set()
             kind, _, key = name.partition(":")
-            holder = lock.owner()
-            raise StateError(Problem(Code.PZ0701, f"{kind} '{key}' is held by {holder or 'another run'}"))
+            holder = lock.owner() or "another run"
+            if self._left <= 0:
+                waited = f"; waited {self._wait:g} s" if self._wait else ""
+                raise StateError(Problem(Code.PZ0701, f"{kind} '{key}' is held by {holder}{waited}"))
+            if not told:
+                self._tell(f"waiting up to {self._left:.0f} s for {kind} '{key}', held by {holder}")
+                told = True
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
 
 
 def _named(failure: OSError, otherwise: Path) -> Path:

@@ -12,6 +12,7 @@ from pz.events import (
     BreakerStateChanged,
     ConnectorLog,
     Event,
+    LockAwaited,
     NodeCompleted,
     Notice,
     RetentionSwept,
@@ -97,6 +98,8 @@ def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
     match event:
         case Notice():
             return _notice(event)
+        case LockAwaited():
+            return _note(event.message)
         case RetryScheduled():
             again = f"attempt {event.attempt} of {event.max_attempts} failed, next in {event.delay_ms} ms"
             return _note(f"{names.get(event.node_id, event.node_id)}: {again}: {event.reason}")

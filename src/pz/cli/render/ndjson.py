@@ -22,14 +22,15 @@ def _plain(value: Any) -> Any:
 
 
 class NdjsonRenderer:
-    """Writes every event as it happens."""
+    """Writes every event of the wire as it happens."""
 
     def __init__(self, out: Stream) -> None:
         self._out = out
 
     def handle(self, event: Event) -> None:
         """Write the event's line."""
-        self._out.line(to_line(event))
+        if event.on_wire:
+            self._out.line(to_line(event))
 
     def tick(self) -> None:
         """Nothing moves."""
