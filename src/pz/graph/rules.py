@@ -15,7 +15,7 @@ from pz.errors import Code, Problem, Problems, Severity
 from pz.graph.bindings import Dataset, Output
 from pz.project.model import SyncDecl, SyncMode
 
-__all__ = ["check_dataset", "check_output", "contract_cursor_type"]
+__all__ = ["check_dataset", "check_output", "contract_cursor_type", "told_cursor_type"]
 
 CURSOR_TYPES = "int, bigint, decimal, date, timestamp or timestamptz"
 _FILE_CONNECTORS = frozenset({"localfiles", "s3", "azureblob", "gcs", "sftp"})
@@ -28,6 +28,12 @@ def contract_cursor_type(columns: Mapping[str, str], cursor: str) -> CursorType 
     """The type that the contract gives a cursor; None when it is absent or of a type that cannot be a cursor."""
     kind = next((kind for name, kind in columns.items() if name.lower() == cursor.lower()), None)
     return None if kind is None else CursorType.from_duckdb(kind)
+
+
+def told_cursor_type(options: Mapping[str, Any]) -> CursorType | None:
+    """The type that a connector's own option gives the cursor of a dataset without a contract; None without one."""
+    told = options.get("cursor_type")
+    return CursorType.from_duckdb(told) if isinstance(told, str) else None
 
 
 def check_dataset(dataset: Dataset, connector: str, problems: Problems) -> None:
@@ -84,9 +90,8 @@ def _check_cursor(dataset: Dataset, cursor: str, report: _Reporter) -> CursorTyp
 
 def _option_cursor_type(dataset: Dataset, report: _Reporter) -> CursorType | None:
     """Without a contract, some connectors are told the cursor's type by an option of their own."""
-    told = dataset.read.options.get("cursor_type")
-    if isinstance(told, str):
-        return CursorType.from_duckdb(told)
+    if isinstance(dataset.read.options.get("cursor_type"), str):
+        return told_cursor_type(dataset.read.options)
     report.note(
         Code.PZ0212,
         f"dataset '{dataset.key}': cursor '{dataset.read.sync.cursor}' is not verified until the first run",
@@ -102,7 +107,7 @@ def _check_window(dataset: Dataset, kind: CursorType | None, report: _Reporter) 
         if name not in windowed:
             message = f"{what}: sync.{windowed[0]} needs sync.{name}"
             report(Code.PZ0213, message, "a window has initial and max_window; until may end it")
-    if windowed and "query" in dataset.read.options:
+    if windowed and isinstance(dataset.read.options.get("query"), str):  # a web API's query is a mapping
         message = f"{what}: a query cannot be read in windows"
         report(Code.PZ0213, message, "read the table by its name, or bound the query in its own text")
     if kind is None:

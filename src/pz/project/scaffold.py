@@ -30,6 +30,9 @@ def templates() -> tuple[TemplateInfo, ...]:
     return (
         TemplateInfo("minimal", "One csv file, one pipeline, one output."),
         TemplateInfo("sample", "Real flights: staging, a checked join, an aggregate, and three outputs."),
+        TemplateInfo(
+            "http", "Three web APIs, played by a server that comes along: pages, a feed, a cursor, and rows sent back."
+        ),
         TemplateInfo("incremental", "Reads only what is new since the last run and merges it into a DuckDB file."),
     )
 

@@ -32,7 +32,7 @@ from pz.cursors import (
 )
 from pz.errors import Code, Problem, StateError
 from pz.graph.model import SourceNode
-from pz.graph.rules import contract_cursor_type
+from pz.graph.rules import contract_cursor_type, told_cursor_type
 from pz.project.model import SyncDecl
 from pz.state.entries import Watermark
 
@@ -64,8 +64,10 @@ class SliceBounds:
 
 
 def declared_cursor_type(node: SourceNode) -> CursorType | None:
-    """The cursor's type by the column contract of the dataset, None when there is no contract for it."""
-    return contract_cursor_type(node.read.columns or {}, node.read.sync.cursor or "")
+    """The cursor's type by the dataset's columns, or without any by the connector's option; None when neither tells."""
+    if node.read.columns is None:
+        return told_cursor_type(node.read.options)
+    return contract_cursor_type(node.read.columns, node.read.sync.cursor or "")
 
 
 def resolve_slice(

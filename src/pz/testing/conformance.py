@@ -33,10 +33,11 @@ class NotApplicable(Exception):
 class Fixture:
     """Where the suite may read and write. Everything optional narrows what is checked.
 
-    ``dataset`` holds exactly ``rows``; ``variants`` are other ways to read the same rows. ``feed`` and ``changes`` are
-    datasets to read as such. ``output(name)`` gives an append output to a target that does not exist yet, and
-    ``read_back`` what that target holds. ``broken`` is a connection that cannot work. ``touched`` names files that
-    planning may change below the base directory. ``settled`` pins the answers.
+    ``dataset`` holds exactly ``rows``; ``variants`` are other ways to read the same rows. ``feed`` and ``changes``
+    are datasets to read as such. ``output(name)`` gives an append output to a target that does not exist yet, and
+    ``read_back`` what that target holds. ``write_options`` gives an output's options where they follow from its
+    strategy. ``broken`` is a connection that cannot work. ``touched`` names files that planning may change below the
+    base directory. ``settled`` pins the answers.
     """
 
     connector: Connector
@@ -48,6 +49,7 @@ class Fixture:
     feed: DatasetSpec | None = None
     changes: DatasetSpec | None = None
     output: Callable[[str], OutputSpec] | None = None
+    write_options: Callable[[OutputSpec], Mapping[str, Any]] | None = None
     read_back: Callable[[OutputSpec], pa.Table] | None = None
     broken: ConnectionSpec | None = None
     secrets: tuple[str, ...] = ()

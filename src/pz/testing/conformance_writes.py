@@ -403,7 +403,10 @@ def _output(case: Case, strategy: WriteStrategy) -> OutputSpec:
     """An output to a fresh target, with an attempt and a slice."""
     keys = ("id",) if strategy is WriteStrategy.MERGE else ()
     columns = (Column("id", "INTEGER"), Column("v", "VARCHAR"))
-    return _another(replace(case.output(), strategy=strategy, keys=keys, columns=columns), "first")
+    output = replace(case.output(), strategy=strategy, keys=keys, columns=columns)
+    if case.fixture.write_options is not None:
+        output = replace(output, options=case.fixture.write_options(output))
+    return _another(output, "first")
 
 
 def _another(output: OutputSpec, run: str = "second") -> OutputSpec:

@@ -6,7 +6,7 @@ name: a function from an empty directory to a `Fixture`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ def fixture_names() -> tuple[str, ...]:
 def _makers() -> dict[str, Maker]:
     known: dict[str, Maker] = {
         "duckdb": duckdb,
+        "http": http,
         "localfiles": localfiles,
         "reference": reference,
         "reference_api": reference_api,
@@ -139,6 +140,66 @@ def duckdb(scratch: Path) -> Fixture:
         read_back=lambda output: _table(file, output.entity),
         broken=ConnectionSpec("warehouse", {"path": "nowhere/warehouse.duckdb"}, scratch),
     )
+
+
+def http(scratch: Path) -> Fixture:
+    """An API on loopback: pages of json, the same raw, a feed; rows appended in lists and merged one by one."""
+    from pz.connectors.http.connector import Http
+    from pz.testing.api import WebApi
+
+    rows = _server(scratch).table("orders")
+    records = [{**row, "at": row["at"].isoformat()} for row in rows.to_pylist()]
+    api = WebApi({"orders": records}, "at", "hunter2-secret")
+    auth = {"type": "bearer", "token": "hunter2-secret"}
+    contract = {"id": "bigint", "name": "varchar", "at": "timestamp", "price": "decimal(9,2)"}
+    pages = {
+        "path": "/items/orders",
+        "items": "/items",
+        "query": {"since": "{{ watermark }}", "until": "{{ window_upper }}"},
+        "pagination": {"strategy": "page", "param": "page"},
+    }
+    singly = {**pages, "pagination": {"strategy": "page", "param": "page", "size_param": "size", "size": 1}}
+    feed = {
+        "path": "/delta/orders",
+        "items": "/items",
+        "delta_pointer": "/delta",
+        "pagination": {"strategy": "next_url", "pointer": "/next"},
+    }
+    return Fixture(
+        connector=Http(),
+        connection=ConnectionSpec("api", {"base_url": api.url, "auth": auth}, scratch),
+        dataset=DatasetSpec("api", "orders", pages, contract),
+        rows=rows,
+        cursor="at",
+        variants=(DatasetSpec("api", "orders", singly, contract),),
+        feed=DatasetSpec("api", "orders", feed, contract),
+        output=lambda name: OutputSpec("api", name, WriteStrategy.APPEND, {"path": f"/rows/{name}"}),
+        write_options=_http_options,
+        read_back=lambda output: _records(api.rows.get(output.entity, [])),
+        broken=ConnectionSpec("api", {"base_url": api.url, "auth": {**auth, "token": "hunter3-secret"}}, scratch),
+        secrets=("hunter2-secret", "hunter3-secret"),
+        gaps={"deletes_follow_the_upserts": "on_delete: soft cannot be done"},
+    )
+
+
+def _http_options(output: OutputSpec) -> Mapping[str, object]:
+    if output.strategy is not WriteStrategy.MERGE:
+        return {"path": f"/rows/{output.entity}"}
+    path = f"/rows/{output.entity}/{{key}}"
+    return {"path": path, "delete_path": path}
+
+
+def _records(rows: list[dict[str, object]]) -> pa.Table:
+    import pyarrow as pa
+
+    def column(values: list[object]) -> pa.Array:
+        try:
+            return pa.array(values)
+        except OverflowError:
+            return pa.array(values, pa.uint64())
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: column([row.get(name) for row in rows]) for name in names})
 
 
 def _database(file: Path) -> DuckDBPyConnection:

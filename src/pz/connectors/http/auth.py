@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pz.connectors.http.redaction import Redactor
 from pz.errors import Code, PermanentError
@@ -111,8 +111,7 @@ class TokenRequest:
     headers: Mapping[str, str]
 
 
-class _Token(Protocol):
-    def __call__(self, request: TokenRequest) -> Mapping[str, Any]: ...
+FetchToken = Callable[[TokenRequest], Mapping[str, Any]]
 
 
 class Auth:
@@ -137,7 +136,7 @@ class Auth:
         """Whether a refused token may be replaced by a fresh one."""
         return self._settings.kind == "oauth2_client_credentials"
 
-    def headers(self, fetch: _Token) -> dict[str, str]:
+    def headers(self, fetch: FetchToken) -> dict[str, str]:
         """The headers to add; ``fetch`` asks for a token, through the gate, where one is needed."""
         options = self._settings.options
         if self._settings.kind == "api_key" and "header" in options:
@@ -156,7 +155,7 @@ class Auth:
             if self._token is not None and headers.get("Authorization") == f"Bearer {self._token}":
                 self._token = None
 
-    def _access_token(self, fetch: _Token) -> str:
+    def _access_token(self, fetch: FetchToken) -> str:
         with self._lock:
             if self._token is None or self._clock() >= self._good_until:
                 asked = self._clock()

@@ -24,7 +24,7 @@ from pz.connectors.http.origins import parse_url
 from pz.connectors.http.redaction import Redactor, without_values
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.waits import budget_of, retry_after
-from pz.errors import Code, ConnectorError, PermanentError, TransientError
+from pz.errors import Cancelled, Code, ConnectorError, PermanentError, TransientError
 
 if TYPE_CHECKING:
     import socket
@@ -89,6 +89,7 @@ class Client:
         self._lock = threading.Lock()
         self._http: httpx.Client | None = None
         self._sockets: set[socket.socket] = set()
+        self._stopped = threading.Event()
 
     def use_gate(self, gate: OperationGate) -> None:
         """Send every call through this gate from now on."""
@@ -113,6 +114,7 @@ class Client:
             yield
         finally:
             forget()
+            self._stopped.clear()
 
     # --- calls
 
@@ -149,6 +151,8 @@ class Client:
     def _exchange(
         self, request: Request, auth: Mapping[str, str], spool: Path | None, *, may_renew: bool
     ) -> Answer | Request | None:
+        if self._stopped.is_set():
+            raise Cancelled
         self.settings.origins.require(request.url, request.subject)
         client = self._opened()
         with (
@@ -311,8 +315,10 @@ class Client:
                     self._sockets.add(found)
 
     def interrupt(self) -> None:
-        """Break every connection: calls under way fail as if the network had."""
+        """Break every connection: calls under way fail, and none is begun any more, until `ended_by` is left."""
         import socket
+
+        self._stopped.set()
 
         with self._lock:
             sockets = list(self._sockets)

@@ -77,6 +77,7 @@ class Crawl:
         self._folder = folder
         self._asked: set[bytes] = set()
         self._seen: set[bytes] = set()
+        self._known: set[int] = set()
         self.truncated = False
         """Whether ``max_pages`` ended the crawl with more pages to come."""
 
@@ -123,6 +124,20 @@ class Crawl:
         if digest in self._seen:
             raise self._not_advancing("a page brings the records of an earlier one")
         self._seen.add(digest)
+
+    def require_unique(self, identities: list[bytes | None]) -> None:
+        """Raise PermanentError PZ0764 for a record that was there before, or that has no identity."""
+        if None in identities:
+            raise PermanentError(f"{self._subject}: a record has no value at unique", code=Code.PZ0764)
+        before = len(self._known)
+        self._known.update(map(hash, identities))
+        if len(self._known) - before != len(identities):
+            raise PermanentError(
+                f"{self._subject}: a record came a second time",
+                code=Code.PZ0764,
+                hint="records moved between the pages while they were read, and others may be missing; page by a cursor "
+                "that does not move, or run again",
+            )
 
     # --- fetching
 

@@ -15,7 +15,7 @@ from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import MISSING, Position, Strategy
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.records import Columns, ContractRecords, RawRecords, Rows, conforming, file_partition
-from pz.connectors.http.selection import array_of
+from pz.connectors.http.selection import array_of, parts_of, value_texts
 from pz.connectors.http.spool import Spool
 from pz.errors import Code, PermanentError
 
@@ -84,6 +84,7 @@ class HttpPartition:
         self._token: str | None = None
         self._offered: str | None = None
         self._digest = b""
+        self._array: Any = None
 
     @property
     def partition_id(self) -> str:
@@ -144,6 +145,8 @@ class HttpPartition:
         if self._options.format is BodyFormat.JSON:
             rows = self._parsed(page)
             crawl.require_new(self._digest, page)
+            if self._options.unique is not None and self._array is not None:
+                crawl.require_unique(value_texts(self._array, parts_of(self._options.unique)))
             self._look(page)
             following = crawl.advance(page, done)
             batches: Iterator[pa.RecordBatch] = self._batches(rows, page, folder, options.max_rows)
@@ -153,9 +156,10 @@ class HttpPartition:
 
     def _parsed(self, page: FetchedPage) -> Rows:
         assert page.document is not None
+        self._array = None
         if page.document.empty:
             return []
-        text = page.document.array(self._options.selector)
+        text = self._array = page.document.array(self._options.selector)
         rows = self._shape.of_array(text)
         page.counted = len(rows)
         paging = self._options.paging.options

@@ -113,6 +113,13 @@ DATASET_SCHEMA: Mapping[str, Any] = {
             "type": "boolean",
             "description": "Refuse a response whose Content-Type is of another kind, such as a login page (default true).",
         },
+        "unique": {
+            "type": "string",
+            "pattern": "^/",
+            "description": f"What identifies a record, a {_POINTER}: one that comes a second time is an error, because records "
+            "that move between pages also hide others. Keeps 8 bytes and more per record in memory.",
+            "examples": ["/id"],
+        },
         "allow_repeated_pages": {
             "type": "boolean",
             "description": "Accept a page whose records are those of an earlier one (default false: it would mean that the "
@@ -154,6 +161,7 @@ class ReadOptions:
     whole: bool = True
     checks_type: bool = True
     may_repeat: bool = False
+    unique: str | None = None
 
     @classmethod
     def of(cls, dataset: DatasetSpec) -> ReadOptions:
@@ -184,6 +192,7 @@ class ReadOptions:
             whole=shape is BodyFormat.JSON or bool(options.get("allow_close_delimited", False)),
             checks_type=bool(options.get("check_content_type", True)),
             may_repeat=bool(options.get("allow_repeated_pages", False)),
+            unique=options.get("unique"),
         )
 
 
@@ -227,7 +236,7 @@ def _format_faults(options: Mapping[str, Any], dataset: DatasetSpec) -> Iterator
     if shape == "csv" and not dataset.columns:
         yield "format: csv needs columns"
     if shape != "json":
-        for name in ("items", "items_missing", "parents", "delta_pointer"):
+        for name in ("items", "items_missing", "parents", "delta_pointer", "unique"):
             if name in options:
                 yield f"{name} goes with format: json"
     if shape == "json" and "allow_close_delimited" in options:

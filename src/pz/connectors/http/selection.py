@@ -18,7 +18,7 @@ from pz.errors import Code, PermanentError
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["Document", "Selector", "array_of", "exact_value", "parts_of", "selector_faults"]
+__all__ = ["Document", "Selector", "array_of", "exact_value", "parts_of", "selector_faults", "value_texts"]
 
 _RELATIVE = re.compile(r"([1-9][0-9]?)(/.*)")
 
@@ -206,6 +206,26 @@ def array_of(text: bytes | msgspec.Raw) -> list[Any]:
     """The elements of a json array, each as its text."""
     found: list[Any] = _levels()[1].decode(text)
     return found
+
+
+def value_texts(array: Any, way: Sequence[str]) -> list[bytes | None]:
+    """For each element of a json array the text at the end of a way; None where there is none."""
+    if len(way) == 1:
+        import msgspec
+
+        shape = msgspec.defstruct("Element", [("v", msgspec.Raw | None, msgspec.field(name=way[0], default=None))])
+        try:
+            return [None if row.v is None else bytes(row.v) for row in _list_of(shape).decode(array)]
+        except msgspec.ValidationError:
+            pass  # an element that is no object: the long way tells what it holds, which is nothing
+    found = [Document(bytes(element), "").raw(way) for element in array_of(array)]
+    return [None if text is None else bytes(text) for text in found]
+
+
+def _list_of(shape: Any) -> Any:
+    import msgspec
+
+    return msgspec.json.Decoder(list[shape])
 
 
 def exact_value(text: Any) -> Any:

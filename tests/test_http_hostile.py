@@ -1,0 +1,234 @@
+"""A model of a hostile server: whatever it does, a read gives every record exactly once, or a clear error; never a gap."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from http_server import Api, Asked, Reply
+from http_support import ID, SECRET, CountingGate, batches, dataset, partition, source
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
+
+ATTEMPTS = 3
+
+FAULTS: dict[str, Reply] = {
+    "cut before": Reply(cut=-1),
+    "reset": Reply(cut=-1, reset=True),
+    "429, past": Reply(429, {"Retry-After": "-3"}, SECRET.encode()),
+    "429, far date": Reply(
+        429, {"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": "Thu, 01 Jan 1970 00:00:00 GMT"}
+    ),
+    "429, garbage": Reply(429, {"Retry-After": "9" * 400}),
+    "503, skewed clock": Reply(
+        503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT", "Date": "Wed, 21 Oct 2037 07:28:00 GMT"}
+    ),
+    "502": Reply(502, body=f"<html>token={SECRET}</html>".encode()),
+    "500": Reply(500),
+    "408": Reply(408),
+}
+REFUSALS: dict[str, Reply] = {
+    "401": Reply.json({"error": f"bad token {SECRET}"}, 401),
+    "404": Reply(404),
+    "302 elsewhere": Reply(302, {"Location": "http://elsewhere.example.com/x"}),
+    "login page": Reply.text(f"<html>{SECRET}</html>", "text/html"),
+    "not json": Reply(200, {"Content-Type": "application/json"}, b'{"items": [}'),
+    "other shape": Reply.json({"data": []}),
+    "a value": Reply.json({"items": [{"id": SECRET}], "total": 1, "pages": 1, "more": False}),
+    "no records": Reply.json({"items": [1, 2], "total": 1, "pages": 1, "more": False}),
+}
+LIES = ("repeat", "skip", "empty", "shrink", "duplicate", "swap", "shuffle", "more forever", "no flag", "same cursor")
+
+
+@dataclass
+class Script:
+    """What the server does. ``lies`` and ``faults`` go by page, from 1."""
+
+    records: int
+    size: int
+    strategy: str
+    lies: dict[int, str] = field(default_factory=dict)
+    faults: dict[int, list[str]] = field(default_factory=dict)
+    refusals: dict[int, str] = field(default_factory=dict)
+    framing: str = "length"
+    packed: bool = False
+    cut: int | None = None
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.records // self.size))
+
+
+class Hostile:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.waiting = {page: list(faults) for page, faults in script.faults.items()}
+        self.cut = script.cut
+
+    def answer(self, asked: Asked) -> Reply:
+        script = self.script
+        number = (
+            asked.query.get("page")
+            or asked.query.get("cursor")
+            or str(int(asked.query.get("at", 0)) // script.size + 1)
+        )
+        page = int(number)
+        if self.waiting.get(page):
+            return FAULTS[self.waiting[page].pop(0)]
+        if page in script.refusals:
+            return REFUSALS[script.refusals[page]]
+        reply = replace(Reply.json(self.content(page)), framing=script.framing)
+        reply = reply.gzipped() if script.packed else reply
+        if self.cut is not None and page == 1:
+            reply, self.cut = replace(reply, cut=min(self.cut, len(reply.body) - 1)), None
+        return reply
+
+    def content(self, page: int) -> dict[str, Any]:
+        script, lie = self.script, self.script.lies.get(page, "")
+        shown = {"repeat": page - 1, "skip": page + 1}.get(lie, page)
+        ids = list(range(script.records))[(shown - 1) * script.size : shown * script.size] if shown > 0 else []
+        if lie == "empty":
+            ids = []
+        if lie == "duplicate" and page > 1:
+            ids = [0, *ids]
+        if lie == "swap" and page > 1 and ids:
+            ids = [0, *ids[1:]]
+        if lie == "shuffle":
+            ids = ids[::-1]
+        body: dict[str, Any] = {
+            "items": [{"id": n} for n in ids],
+            "total": max(0, script.records - (lie == "shrink")),
+            "pages": script.pages,
+            "more": page < script.pages or lie == "more forever",
+        }
+        if body["more"]:
+            body["next"] = str(page if lie == "same cursor" else page + 1)
+        if lie == "no flag":
+            del body["more"]
+        return body
+
+
+PAGINGS: dict[str, dict[str, Any]] = {
+    "page": {"strategy": "page", "param": "page", "total_pointer": "/total"},
+    "pages": {"strategy": "page", "param": "page", "total_pages_pointer": "/pages", "total_pointer": "/total"},
+    "offset": {"strategy": "offset", "param": "at", "total_pointer": "/total"},
+    "cursor": {
+        "strategy": "cursor",
+        "param": "cursor",
+        "pointer": "/next",
+        "more_pointer": "/more",
+        "total_pointer": "/total",
+    },
+}
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    script = Script(draw(st.integers(0, 17)), draw(st.integers(1, 6)), draw(st.sampled_from(sorted(PAGINGS))))
+    numbers = st.integers(1, script.pages + 1)
+    script.lies = draw(st.dictionaries(numbers, st.sampled_from(LIES), max_size=2))
+    script.faults = draw(
+        st.dictionaries(numbers, st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=3), max_size=2)
+    )
+    if draw(st.integers(0, 4)) == 0:
+        script.refusals = {draw(numbers): draw(st.sampled_from(sorted(REFUSALS)))}
+    script.framing = draw(st.sampled_from(["length", "chunked", "close"]))
+    script.packed = draw(st.booleans())
+    script.cut = draw(st.none() | st.integers(0, 400))
+    return script
+
+
+def crawl(api: Api, script: Script) -> list[int]:
+    """The ids that were read, resuming from the last token after each failure that may pass."""
+    paging = dict(PAGINGS[script.strategy])
+    if script.strategy == "offset":
+        paging["size"] = script.size
+    options = {"items": "/items", "pagination": paging, "unique": "/id"}
+    opened = source(api, CountingGate(ATTEMPTS), auth={"type": "bearer", "token": SECRET})
+    try:
+        return [row["id"] for batch in batches(partition(opened, dataset(options, ID))) for row in batch.to_pylist()]
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize("strategy", sorted(PAGINGS))
+@pytest.mark.parametrize("lie", LIES)
+def test_a_single_lie_on_any_page_is_seen_or_harmless(lie: str, strategy: str) -> None:
+    outcomes = set()
+    for page in (1, 2, 3, 4):
+        script = Script(14, 4, strategy, {page: lie})
+        with Api() as api:
+            api.route("GET", "/items", Hostile(script).answer)
+            outcomes.add(_outcome(api, script))
+    assert outcomes <= {"whole", Code.PZ0764}
+    assert lie in {"shuffle", "more forever", "no flag", "same cursor"} or Code.PZ0764 in outcomes
+
+
+def _outcome(api: Api, script: Script) -> str | None:
+    """``whole`` for every record exactly once, else the code of the error."""
+    try:
+        found = crawl(api, script)
+    except PermanentError as failure:
+        return failure.code
+    return "whole" if Counter(found) == Counter(range(script.records)) else f"a gap: {found}"
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_is_met_by_asking_again_until_the_attempts_are_used_up(fault: str) -> None:
+    for times in (1, 2, 3):
+        script = Script(14, 4, "page", faults={2: [fault] * times})
+        with Api() as api:
+            api.route("GET", "/items", Hostile(script).answer)
+            if times < ATTEMPTS:
+                assert crawl(api, script) == list(range(14))
+            else:
+                with pytest.raises(TransientError) as caught:
+                    crawl(api, script)
+                assert SECRET not in caught.value.message
+
+
+@pytest.mark.parametrize("refusal", sorted(REFUSALS))
+def test_a_refusal_on_any_page_is_an_error_without_secrets(refusal: str) -> None:
+    for page in (1, 2, 4):
+        script = Script(14, 4, "page", refusals={page: refusal})
+        with Api() as api:
+            api.route("GET", "/items", Hostile(script).answer)
+            with pytest.raises(PermanentError) as caught:
+                crawl(api, script)
+            assert SECRET not in f"{caught.value.message} {caught.value.hint}"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=scripts())
+def test_every_record_exactly_once_or_a_clear_error(script: Script) -> None:
+    with Api() as api:
+        api.route("GET", "/items", Hostile(script).answer)
+        try:
+            found = crawl(api, script)
+        except ConnectorError as failure:
+            _judge_error(script, failure)
+            return
+        assert Counter(found) == Counter(range(script.records)), json.dumps(script.__dict__)
+
+
+def _judge_error(script: Script, failure: ConnectorError) -> None:
+    assert SECRET not in f"{failure.message} {failure.hint}"
+    assert failure.code is not None
+    assert failure.code.startswith("PZ07")
+    honest = not script.lies and not script.refusals
+    patient = all(
+        len(faults) + (page == 1 and script.cut is not None) < ATTEMPTS for page, faults in script.faults.items()
+    )
+    swallowed = script.framing == "close" and script.cut == 0
+    if honest and patient and not swallowed:
+        raise AssertionError(f"an honest server was refused: {failure.message}; {script}")
+    if isinstance(failure, TransientError):
+        assert not patient or script.cut is not None
+    else:
+        assert isinstance(failure, PermanentError)
+        assert failure.code in set(Code)
