@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,14 @@ engine:
   threads: 2
   duckdb: { threads: 1, memory_limit: 200MB }
 """
-PIPELINE = "INSERT INTO {{ sink('dst', 'out') }}\nSELECT * FROM {{ source('src', 'orders') }}\n"
+
+
+def pipeline(number: str = "") -> str:
+    """The SQL of a flow: source to output, as it is."""
+    return (
+        f"INSERT INTO {{{{ sink('dst{number}', 'out{number}') }}}}\n"
+        f"SELECT * FROM {{{{ source('src{number}', 'orders{number}') }}}}\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -53,12 +60,16 @@ class Scenario:
         """Write the project and make its far side, with fifteen rows."""
         (root / "pipelines").mkdir(parents=True)
         (root / "project.yml").write_text(PROJECT)
-        (root / "connections.yml").write_text(json.dumps(self._connections(), indent=1))  # JSON is YAML
-        (root / "pipelines" / "orders.sql").write_text(PIPELINE)
-        server = Server(root / "far")
-        server.create("orders", COLUMNS, keys=["id"], native=self.native)
+        (root / "connections.yml").write_text(json.dumps(self.connections(), indent=1))  # JSON is YAML
+        (root / "pipelines" / "orders.sql").write_text(pipeline())
+        self.declare_source(Server(root / "far"))
 
-    def _connections(self) -> dict[str, Any]:
+    def declare_source(self, server: Server, number: str = "") -> None:
+        """Make the empty table that the flow reads."""
+        server.create(f"orders{number}", COLUMNS, keys=["id"], native=self.native)
+
+    def connections(self, number: str = "") -> dict[str, Any]:
+        """The two connections of the flow; a ``number`` behind every name lets several flows share a project."""
         read: dict[str, Any] = {"batch_rows": 5, **self.read}
         if self.shape is ReadShape.INCREMENTAL:
             read["sync"] = {"mode": "incremental", "cursor": "at"}
@@ -73,8 +84,8 @@ class Scenario:
         if self.strategy is WriteStrategy.APPEND and self.shape is not ReadShape.FULL:
             write["duplicates"] = "accept"
         return {
-            "src": {"connector": self.source, "path": "far", "entities": {"orders": {"read": read}}},
-            "dst": {"connector": self.sink, "path": "far", "entities": {"out": {"write": write}}},
+            f"src{number}": {"connector": self.source, "path": "far", "entities": {f"orders{number}": {"read": read}}},
+            f"dst{number}": {"connector": self.sink, "path": "far", "entities": {f"out{number}": {"write": write}}},
         }
 
     @property
@@ -84,6 +95,21 @@ class Scenario:
             c for c in MATRIX if (c.shape, c.strategy) == (self.shape, self.strategy) and self.on_delete in c.on_delete
         )
         return found.guarantee is not None and found.guarantee.level == EFFECTIVELY_ONCE
+
+
+def create_flows(root: Path, scenarios: Sequence[Scenario], connection: Mapping[str, Any]) -> None:
+    """A project with a flow ``flow<n>`` for each scenario, run on one thread; ``connection`` goes into every connection.
+
+    One thread makes a run the same each time: the nth passage of a point is always the same moment.
+    """
+    (root / "pipelines").mkdir(parents=True)
+    (root / "project.yml").write_text(PROJECT.replace("threads: 2", "threads: 1"))
+    declared: dict[str, Any] = {}
+    for number, scenario in enumerate(scenarios):
+        scenario.declare_source(Server(root / "far"), str(number))
+        (root / "pipelines" / f"flow{number}.sql").write_text(pipeline(str(number)))
+        declared |= {name: {**found, **connection} for name, found in scenario.connections(str(number)).items()}
+    (root / "connections.yml").write_text(json.dumps(declared, indent=1))
 
 
 class Model:

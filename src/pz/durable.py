@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -86,6 +86,18 @@ class _Failpoints:
             _act(action, point)
 
 
+class _Watched(_Failpoints):
+    """Every point passed is told to a function of a test, which may copy the disk, raise, or run something beside."""
+
+    def __init__(self, passed: Callable[[str], None]) -> None:
+        super().__init__("", "")
+        self.active = True
+        self._passed = passed
+
+    def action_at(self, point: str) -> None:
+        self._passed(point)
+
+
 def _parse(text: str) -> tuple[tuple[str, int], str]:
     target, _, action = text.strip().partition("=")
     if action not in {"kill", "stop", "raise", "hang", "torn", "enospc"}:
@@ -119,6 +131,12 @@ def rearm(armed: str = "", trace: str = "") -> None:
     """Replace the failpoints of this process (tests that fork a warm interpreter use it)."""
     global _points
     _points = _Failpoints(armed, trace)
+
+
+def watch(passed: Callable[[str], None] | None) -> None:
+    """Call ``passed`` with the name of every point from now on, in the thread that passes it; None: no more."""
+    global _points
+    _points = _Failpoints("", "") if passed is None else _Watched(passed)
 
 
 @contextmanager

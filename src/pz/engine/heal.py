@@ -7,13 +7,19 @@ only when the stored state is still what that run had found.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pz.connectors.contract import CancelToken
 from pz.engine.advance import candidates_of, store_decisions
 from pz.engine.bindings import bindings_of
 from pz.engine.evidence import evidence_of
 from pz.engine.locations import location_digest
+from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
 from pz.engine.reading import entry_record
-from pz.errors import Problem
+from pz.errors import Code, Problem, StateError
+from pz.events import EventBus
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.runs.history import RunEntry, list_runs
 from pz.runs.model import RunRecord, RunStatus
@@ -22,7 +28,7 @@ from pz.state.entries import Entry
 from pz.state.sync_state import token_store
 from pz.state.watermarks import watermark_store
 
-__all__ = ["heal"]
+__all__ = ["heal", "heal_finished"]
 
 LOOK_BACK = 10
 
@@ -38,6 +44,26 @@ def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -
         if over and entry.record is not None and entry.status is not RunStatus.SUCCESS:
             found.extend(_replay(prepared, entry, entry.record))
     return tuple(found)
+
+
+def heal_finished(
+    prepared: Prepared, own_run: str, recorded: Iterable[str], held: frozenset[str]
+) -> tuple[Problem, ...]:
+    """The same for what a retry need not run again: flows of its chain that had committed, but whose state was not stored.
+
+    Their locks are taken for this moment only, and not waited for: a run that holds one heals the flow itself.
+    """
+    rest = frozenset(recorded) & frozenset(prepared.graph.by_id) - prepared.execution
+    if not rest:
+        return ()
+    finished = replace(prepared, execution=rest)
+    try:
+        with hold_locks(finished, own_run, EventBus(), CancelToken(), wait=0.0):
+            return heal(finished, own_run, held)
+    except StateError as busy:
+        if busy.code is not Code.PZ0701:
+            raise
+        return ()
 
 
 def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Problem, ...]:

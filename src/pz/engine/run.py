@@ -26,7 +26,7 @@ from pz.engine.bindings import bindings_of
 from pz.engine.context import RunContext
 from pz.engine.dispatch import Dispatcher
 from pz.engine.executor import Executor, completed_event
-from pz.engine.heal import heal
+from pz.engine.heal import heal, heal_finished
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
@@ -63,6 +63,9 @@ def execute(
         directory = held.enter_context(RunDirectory.create(prepared.project.state_dir))
         held.enter_context(hold_locks(prepared, directory.run_id, bus, cancel))
         healed = heal(prepared, directory.run_id, prior.held if prior else frozenset())
+        if prior is not None:
+            chain = (node_id for _, _, node_id in prior.recorded_nodes())
+            healed += heal_finished(prepared, directory.run_id, chain, prior.held)
         started = now()
         bindings = bindings_of(prepared.project, prepared.graph, prepared.registry)
         probed = probe(prepared)
