@@ -10,6 +10,7 @@ import pz
 from deaths import dying
 from promises import Promise, stored_position
 from pz.testing.reference import distribution_path
+from pz.testing.script import Fault
 from pz.testing.server import Server
 from sweep_scenarios import SCENARIOS, create_flows
 
@@ -41,3 +42,23 @@ def test_a_retry_stores_the_state_of_a_flow_that_had_committed_before_the_death(
     assert first.broken(Server(root / "far"), stored_position(root, first.key)) is None
     assert stored_position(root, first.key) == Server(root / "far").head()
     assert len(Server(root / "far").script.calls("commit", "out0")) == 1, "it was delivered twice for want of state"
+
+
+def test_partitions_are_not_reused_where_no_upper_bound_was_pinned(tmp_path: Path) -> None:
+    """A row that changed in a reused partition would stay below the mark that another partition yields."""
+    root = tmp_path / "project"
+    (flow,) = flows(root, "incremental-merge-silent")
+    server = Server(root / "far")
+    server.script.add(Fault("read", "permanent", partition="2"))
+    opened = pz.open_project(root, environ={})
+    flow.attempt(None, full_refresh=False, retry=False, since=flow.clock, times=1)
+    assert opened.run(everything=True).exit_code == 1
+    server.script.clear()
+    # seq 0 lies in a partition that is done, seq 2 in the one that failed; the latter changes last.
+    flow.mutate(server, 0, [0], [], 0)
+    flow.mutate(server, 0, [2], [], 0)
+    assert opened.retry().exit_code == 0
+    flow.succeeded(flow.clock, "chain")
+    assert flow.broken(server, stored_position(root, flow.key)) is None
+    assert opened.run(everything=True).exit_code == 0
+    assert flow.broken(server, stored_position(root, flow.key)) is None

@@ -245,7 +245,14 @@ class PriorRun:
                 context.run.note(f"source '{node.key}': {found.reason}; re-extracting")
 
     def _may_continue(self, node: SourceNode) -> bool:
-        return not self.fresh and self._in_place(node) and node.key not in self._moved_on
+        """Whether parts of an unfinished load may be used.
+
+        Without an upper bound, a row that changed since its partition was read could fall below a candidate that another
+        partition offers today, and never be read again.
+        """
+        pinned = self.record.probes.get(node.key)
+        bounded = pinned is None or pinned.get("upper") is not None
+        return not self.fresh and self._in_place(node) and node.key not in self._moved_on and bounded
 
 
 def _is_open(context: NodeContext, sink: SinkNode) -> bool:
