@@ -11,9 +11,7 @@ from pz.state.locks import WAIT, RunLocks, dataset_lock, output_lock
 __all__ = ["hold_locks"]
 
 
-def hold_locks(
-    prepared: Prepared, run_id: str, bus: EventBus, cancel: CancelToken, *, wait: float = WAIT
-) -> RunLocks:
+def hold_locks(prepared: Prepared, run_id: str, bus: EventBus, cancel: CancelToken, *, wait: float = WAIT) -> RunLocks:
     """Take them all within ``wait`` seconds, or none; waiting for another run is told.
 
     Raises StateError PZ0701 when it keeps one, `Cancelled`.

@@ -145,6 +145,11 @@ class WarmInterpreter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        """The process id of the parent of all forks."""
+        return self._process.pid
+
     def run(
         self,
         arguments: Sequence[str],
