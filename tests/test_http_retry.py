@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import children
 import pz
 from http_server import Api, Asked, Reply, paged
 from pz.errors import ProjectError
@@ -146,6 +148,25 @@ def test_an_append_that_breaks_loses_nothing_and_repeats_one_chunk_at_most(tmp_p
         assert sorted(counts) == list(range(25))
         twice = [row for row, count in counts.items() if count > 1]
         assert twice == ([] if how == "before" else list(range((at - 1) * 10, min(at * 10, 25))))
+
+
+RUN = "import sys, pz; pz.open_project(sys.argv[1], environ={}).run(everything=True)"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_append_that_is_killed_loses_nothing_and_repeats_one_chunk_at_most(tmp_path: Path, moment: str) -> None:
+    with Api() as api:
+        destination = Destination()
+        api.route("POST", "/v1/rows", destination.append)
+        opened = writing(tmp_path, api, "strategy: 'append', path: '/rows', rows_per_request: 5")
+        assert children.run(RUN, tmp_path, failpoint=f"record_delivery.{moment}:3=kill") == -signal.SIGKILL
+        assert destination.rows == list(range(10)), "killed where the second chunk is recorded"
+        result = opened.retry()
+        assert set(statuses(result).values()) == {"success"}, errors(result)
+        counts = Counter(destination.rows)
+        assert sorted(counts) == list(range(25))
+        twice = [row for row, count in counts.items() if count > 1]
+        assert twice == ([5, 6, 7, 8, 9] if moment == "before" else [])
 
 
 @pytest.mark.parametrize("how", ["before", "after", "status"])

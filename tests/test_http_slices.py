@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from http_server import Api, Asked, Reply, paged
-from http_support import ID, batches, dataset, partition, source
+from http_support import ID, batches, dataset, partition, read, source
 from pz.connectors.contract import BatchOptions, Bound, CancelToken, ReadShape
 from pz.connectors.http.bindings import ABSENT, Bindings, binding_faults, format_faults
 from pz.connectors.http.pagination import Position
@@ -374,7 +374,7 @@ def test_the_total_is_kept_over_a_resume() -> None:
         api.route("GET", "/items", answer)
         opened = source(api)
         found = partition(opened, dataset(options, ID))
-        stream = found.read(BatchOptions(), CancelToken())
+        stream = found.read(BatchOptions(max_rows=10), CancelToken())
         next(stream)
         token = found.try_get_checkpoint()
         stream.close()  # type: ignore[attr-defined]
@@ -413,4 +413,35 @@ def test_the_first_failing_page_leaves_the_pages_before_it(tmp_path: Path) -> No
                 row for batch in found.read(BatchOptions(), CancelToken()) for row in batch.column("id").to_pylist()
             )
         assert got == list(range(20))
+        opened.close()
+
+
+def test_pages_that_come_fast_are_landed_together_and_a_failure_keeps_them_all() -> None:
+    whole = paged(RECORDS, 5)
+    with Api() as api:
+        api.route("GET", "/items", lambda asked: Reply(500) if asked.query["page"] == "4" else whole(asked))
+        opened = source(api)
+        found = partition(opened, dataset({"pagination": PAGE}, ID))
+        stream = found.read(BatchOptions(), CancelToken())
+        got: list[list[int]] = []
+        with pytest.raises(TransientError):
+            got += (batch.column("id").to_pylist() for batch in stream)
+        assert [row for part in got for row in part] == list(range(15))
+        token = found.try_get_checkpoint()
+        assert token is not None
+        api.route("GET", "/items", whole)
+        rest = partition(opened, dataset({"pagination": PAGE}, ID))
+        assert rest.try_resume(token)
+        assert [row for batch in batches(rest) for row in batch.column("id").to_pylist()] == list(range(15, 25))
+        opened.close()
+
+
+def test_raw_rows_know_their_page_also_where_pages_are_landed_together() -> None:
+    with Api() as api:
+        api.route("GET", "/items", paged(RECORDS, 10))
+        rows = read(api, {"pagination": PAGE})
+        assert [row["pz_page"] for row in rows] == [0] * 10 + [1] * 10 + [2] * 5
+        opened = source(api)
+        small = batches(partition(opened, dataset({"pagination": PAGE})), max_rows=4)
+        assert [n for batch in small for n in batch.column("pz_page").to_pylist()] == [0] * 10 + [1] * 10 + [2] * 5
         opened.close()

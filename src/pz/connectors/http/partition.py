@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,14 +21,19 @@ from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.records import Columns, ContractRecords, RawRecords, Rows, conforming, file_partition
 from pz.connectors.http.selection import array_of, parts_of, value_texts
 from pz.connectors.http.spool import Spool
-from pz.errors import Code, PermanentError
+from pz.errors import Code, ConnectorError, PermanentError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    _Landed = tuple[pa.RecordBatch, Position | None]
+
 __all__ = ["FeedPartition", "HttpPartition", "Shape", "shape_of"]
 
 _BLOCK = 4 * 1024 * 1024
+_GROUP_ROWS, _GROUP_SECONDS = 20_000, 0.25
+"""What ends a group of pages that are landed together: a kill loses no more than that, a failure nothing."""
+
 _TYPES = {"decimal": "DECIMAL(38,9)"}
 
 
@@ -69,6 +78,31 @@ class _Proof:
             self.last = value
 
 
+@dataclass
+class _Group:
+    """Pages that are landed together."""
+
+    rows: list[Any] = field(default_factory=list)
+    pages: list[tuple[int, int, datetime]] = field(default_factory=list)
+    following: Position | None = None
+    begun: float = field(default_factory=time.monotonic)
+
+    def add(self, rows: Rows, page: FetchedPage, following: Position | None) -> None:
+        self.rows += rows
+        self.pages.append((len(rows), page.position.index, page.fetched_at))
+        self.following = following
+
+    def places(self, start: int, size: int) -> list[tuple[int, int, datetime]]:
+        """The pages that rows from ``start`` on come from: how many of each, its number, its moment."""
+        found, at, end = [], 0, start + size
+        for count, number, moment in self.pages:
+            here = min(at + count, end) - max(at, start)
+            if here > 0:
+                found.append((here, number, moment))
+            at += count
+        return found
+
+
 class HttpPartition:
     """The partition of a full or incremental read. See `CheckpointingPartition`."""
 
@@ -83,8 +117,6 @@ class HttpPartition:
         self._resumed = False
         self._token: str | None = None
         self._offered: str | None = None
-        self._digest = b""
-        self._array: Any = None
 
     @property
     def partition_id(self) -> str:
@@ -116,50 +148,70 @@ class HttpPartition:
             proof = _Proof(self._dataset.cursor)
         with self._spool.folder() as folder, self._client.ended_by(cancel):
             crawl = Crawl(self._client, self._options, Bindings.of(self._dataset), self._subject, folder)
-            for done, page in enumerate(crawl.pages(self._start, cancel, self._replayed), 1):
-                for batch, following in self._landed(crawl, page, done, folder, options, cancel):
-                    cancel.raise_if_set()
-                    if proof is not None:
-                        proof.see(batch)
-                    # Set before the batch is handed out: code behind a yield runs only at the next pull.
-                    self._token = None if following is None else following.to_token()
-                    yield batch
+            for batch, following in self._batches(crawl, folder, options, cancel):
+                cancel.raise_if_set()
+                if proof is not None:
+                    proof.see(batch)
+                # Set before the batch is handed out: code behind a yield runs only at the next pull.
+                self._token = None if following is None else following.to_token()
+                yield batch
             self._finished(crawl, proof)
 
     @property
     def _replayed(self) -> bool:
         return False
 
-    # --- a page
+    # --- pages
 
-    def _landed(
-        self,
-        crawl: Crawl,
-        page: FetchedPage,
-        done: int,
-        folder: Path,
-        options: BatchOptions,
-        cancel: CancelToken,
-    ) -> Iterator[tuple[pa.RecordBatch, Position | None]]:
-        """The batches of a page, the last one with the position behind the page."""
+    def _batches(self, crawl: Crawl, folder: Path, options: BatchOptions, cancel: CancelToken) -> Iterator[_Landed]:
+        """The batches, each that ends a page with the position behind it."""
+        pages = crawl.pages(self._start, cancel, self._replayed)
         if self._options.format is BodyFormat.JSON:
-            rows = self._parsed(page)
-            crawl.require_new(self._digest, page)
-            if self._options.unique is not None and self._array is not None:
-                crawl.require_unique(value_texts(self._array, parts_of(self._options.unique)))
-            self._look(page)
-            following = crawl.advance(page, done)
-            batches: Iterator[pa.RecordBatch] = self._batches(rows, page, folder, options.max_rows)
-            yield from _ending(batches, lambda: following)
+            yield from self._grouped(crawl, pages, folder, options.max_rows)
             return
-        yield from _ending(self._streamed(page, folder, options, cancel), lambda: self._streamed_end(crawl, page, done))
+        for done, page in enumerate(pages, 1):
+            yield from _ending(
+                self._streamed(page, folder, options, cancel), functools.partial(self._streamed_end, crawl, page, done)
+            )
 
-    def _parsed(self, page: FetchedPage) -> Rows:
+    def _grouped(self, crawl: Crawl, pages: Iterator[FetchedPage], folder: Path, size: int) -> Iterator[_Landed]:
+        """Pages that come faster than a transaction costs are landed together; a slow page is landed by itself."""
+        group = _Group()
+        for done in itertools.count(1):
+            try:
+                page = next(pages, None)
+                if page is None:
+                    break
+                rows = self._parsed(crawl, page)
+                following = crawl.advance(page, done)
+            except ConnectorError:
+                yield from self._land(group, folder, size)  # what came before stays, and its token with it
+                raise
+            group.add(rows, page, following)
+            if len(group.rows) >= min(size, _GROUP_ROWS) or time.monotonic() - group.begun >= _GROUP_SECONDS:
+                yield from self._land(group, folder, size)
+                group = _Group()
+        yield from self._land(group, folder, size)
+
+    def _land(self, group: _Group, folder: Path, size: int) -> Iterator[_Landed]:
+        batches = (
+            self._batch(group.rows[start : start + size], group.places(start, size), folder)
+            for start in range(0, len(group.rows), size)
+        )
+        yield from _ending(batches, lambda: group.following)
+
+    def _batch(self, rows: Rows, places: list[tuple[int, int, datetime]], folder: Path) -> pa.RecordBatch:
+        if isinstance(self._shape, RawRecords):
+            return self._shape.batch(rows, places)
+        return self._shape.batch(rows, folder)
+
+    def _parsed(self, crawl: Crawl, page: FetchedPage) -> Rows:
+        """The records of a page, after a look at what would show that the pages are not what they should be."""
         assert page.document is not None
-        self._array = None
+        self._look(page)
         if page.document.empty:
             return []
-        text = self._array = page.document.array(self._options.selector)
+        text = page.document.array(self._options.selector)
         rows = self._shape.of_array(text)
         page.counted = len(rows)
         paging = self._options.paging.options
@@ -167,7 +219,9 @@ class HttpPartition:
             page.last = array_of(text)[-1]
         if "count_pointer" in paging:
             page.counted = self._count_at(page, str(paging["count_pointer"]))
-        self._digest = page_digest(text)
+        crawl.require_new(page_digest(text), page)
+        if self._options.unique is not None:
+            crawl.require_unique(value_texts(text, parts_of(self._options.unique)))
         return rows
 
     def _count_at(self, page: FetchedPage, pointer: str) -> int:
@@ -178,15 +232,6 @@ class HttpPartition:
 
     def _look(self, page: FetchedPage) -> None:
         """A place for a feed to look for its token."""
-
-    def _batches(self, rows: Rows, page: FetchedPage, folder: Path, size: int) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(rows), size):
-            yield self._batch(rows[start : start + size], page, folder)
-
-    def _batch(self, rows: Rows, page: FetchedPage, folder: Path) -> pa.RecordBatch:
-        if isinstance(self._shape, RawRecords):
-            return self._shape.batch(rows, page.position.index, page.fetched_at)
-        return self._shape.batch(rows, folder)
 
     # --- pages of lines, which are never in memory as a whole
 
@@ -207,7 +252,9 @@ class HttpPartition:
         for block in _blocks(page.answer.file):
             rows = self._shape.of_lines(block)
             page.counted += len(rows)
-            yield from self._batches(rows, page, folder, options.max_rows)
+            for start in range(0, len(rows), options.max_rows):
+                part = rows[start : start + options.max_rows]
+                yield self._batch(part, [(len(part), page.position.index, page.fetched_at)], folder)
 
     def _streamed_end(self, crawl: Crawl, page: FetchedPage, done: int) -> Position | None:
         assert page.answer.file is not None
@@ -282,7 +329,7 @@ class FeedPartition(HttpPartition):
             self._candidate = None
 
 
-def _ending(batches: Iterator[pa.RecordBatch], end: Any) -> Iterator[tuple[pa.RecordBatch, Position | None]]:
+def _ending(batches: Iterator[pa.RecordBatch], end: Callable[[], Position | None]) -> Iterator[_Landed]:
     """All batches, the last one together with what ``end`` gives; ``end`` is called also when there is no batch."""
     previous: pa.RecordBatch | None = None
     for batch in batches:

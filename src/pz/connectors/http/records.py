@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,33 +105,35 @@ class ContractRecords:
         self._subject = subject
         self._fast = _struct(columns.types, lenient=False)
         self._lenient = _struct(columns.types, lenient=True)
+        self._arrays = {shape: _array_decoder(shape) for shape in (self._fast, self._lenient)}
+        self._lines = {shape: _line_decoder(shape) for shape in (self._fast, self._lenient)}
+        self._texts = [position for position, type_ in enumerate(columns.types.values()) if type_.kind == "varchar"]
+        wanted = [f"c{position}" for position in range(len(columns.types))]
+        getter = attrgetter(*wanted)
+        self._cells: Callable[[Any], tuple[Any, ...]] = getter if len(wanted) > 1 else lambda row: (getter(row),)
 
     def of_array(self, text: Any) -> Rows:
         """The records of a json array."""
-        return self._decode(lambda shape: _array_decoder(shape).decode(text))
+        return self._decode(lambda shape: self._arrays[shape].decode(text))
 
     def of_lines(self, text: bytes) -> Rows:
         """The records of whole lines."""
-        return self._decode(lambda shape: _line_decoder(shape).decode_lines(text))
+        return self._decode(lambda shape: self._lines[shape].decode_lines(text))
 
     def batch(self, rows: Rows, folder: Path) -> pa.RecordBatch:
         """Rows as a batch; ``folder`` is a place for files that live no longer than the call."""
         import pyarrow as pa
 
         through = {name: type_ for name, type_ in self.types.items() if type_.kind not in _PYTHON}
-        slow = _through_duckdb(rows, self.types, through, self.schema, folder, self._subject) if through else {}
-        arrays = []
-        for position, (name, type_) in enumerate(self.types.items()):
-            if name in slow:
-                arrays.append(slow[name])
-                continue
-            values = [getattr(row, f"c{position}") for row in rows]
-            arrays.append(self._array(name, type_, values))
+        slow = _through_duckdb(rows, self.types, through, folder, self._subject) if through else {}
+        columns = zip(*map(self._cells, rows), strict=True) if rows else [()] * len(self.types)
+        arrays = [
+            slow[name] if name in slow else self._array(name, type_, values)
+            for (name, type_), values in zip(self.types.items(), columns, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, name: str, type_: DuckType, values: list[Any]) -> pa.Array:
-        if type_.kind == "varchar":
-            values = [_text(value) for value in values]
+    def _array(self, name: str, type_: DuckType, values: Sequence[Any]) -> pa.Array:
         return typed_array(values, type_, self.schema.field(name).type, f"{self._subject}: column '{name}'")
 
     def _decode(self, decode: Callable[[Any], Rows]) -> Rows:
@@ -144,7 +147,7 @@ class ContractRecords:
         except msgspec.DecodeError as error:
             raise malformed(self._subject, error) from error
         try:
-            return decode(self._lenient)
+            return self._with_texts(decode(self._lenient))
         except msgspec.ValidationError as error:
             raise PermanentError(
                 f"{self._subject}: {_where(str(error))}",
@@ -153,6 +156,13 @@ class ContractRecords:
             ) from error
         except msgspec.DecodeError as error:
             raise malformed(self._subject, error) from error
+
+    def _with_texts(self, rows: Rows) -> Rows:
+        for position in self._texts:
+            name = f"c{position}"
+            for row in rows:
+                setattr(row, name, _text(getattr(row, name)))
+        return rows
 
 
 def malformed(subject: str, error: Exception) -> PermanentError:
@@ -210,7 +220,7 @@ def _text(value: Any) -> str | None:
     return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
 
 
-def typed_array(values: list[Any], type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
+def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
     """Values of the Python type of a kind, as an array. Raises PermanentError PZ0766."""
     import pyarrow as pa
 
@@ -243,10 +253,27 @@ def _fits(value: Any, type_: DuckType, arrow: pa.DataType) -> bool:
 
 def _moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
     """ISO 8601 texts as dates or moments. Fractions beyond microseconds are cut: rounding up could pass a bound."""
-    import pyarrow.compute as pc
-
     if type_.kind == "date":
         return texts.cast(arrow)
+    return _usual_moments(texts, type_, arrow) or _any_moments(texts, type_, arrow, subject)
+
+
+def _usual_moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType) -> pa.Array | None:
+    """Moments all spelled with a zone, or (naive) all without one or all with ``Z``: nearly always, and cheap."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        if type_.kind != "timestamp" or pc.all(pc.ends_with(texts, "Z")).as_py():
+            return texts.cast(pa.timestamp("us", "UTC")).cast(arrow)
+        return texts.cast(arrow)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _any_moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
+    import pyarrow.compute as pc
+
     timed = pc.match_substring_regex(texts, _TIMED)
     zoned = pc.and_(timed, pc.match_substring_regex(texts, _ZONE))
     if type_.kind == "timestamp":
@@ -268,7 +295,6 @@ def _through_duckdb(
     rows: Rows,
     types: Mapping[str, DuckType],
     through: Mapping[str, DuckType],
-    schema: pa.Schema,
     folder: Path,
     subject: str,
 ) -> dict[str, pa.Array]:
@@ -358,8 +384,11 @@ class RawRecords:
         except msgspec.DecodeError as error:
             raise malformed(self._subject, error) from error
 
-    def batch(self, rows: Rows, page: int, fetched_at: datetime) -> pa.RecordBatch:
-        """Rows as a batch. Raises PermanentError for a record that is no object, or text that is not UTF-8."""
+    def batch(self, rows: Rows, places: Sequence[tuple[int, int, datetime]]) -> pa.RecordBatch:
+        """Rows as a batch; ``places`` are pages in order: how many of the rows, the page's number, when it was fetched.
+
+        Raises PermanentError for a record that is no object, or text that is not UTF-8.
+        """
         import pyarrow as pa
 
         texts = [bytes(row) for row in rows]
@@ -369,11 +398,10 @@ class RawRecords:
             payload = pa.array(texts, pa.binary()).cast(pa.string())
         except pa.ArrowInvalid as error:
             raise PermanentError(f"{self._subject}: the response is not UTF-8 text", code=Code.PZ0765) from error
-        count = len(rows)
         arrays = [
             payload,
-            pa.array([page] * count, pa.int32()),
-            pa.array([fetched_at] * count, pa.timestamp("us", "UTC")),
+            pa.array([page for count, page, _ in places for _ in range(count)], pa.int32()),
+            pa.array([moment for count, _, moment in places for _ in range(count)], pa.timestamp("us", "UTC")),
         ]
         if self._cursor is not None:
             arrays.append(self._cursor_array(texts, self._cursor))

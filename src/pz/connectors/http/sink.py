@@ -6,6 +6,7 @@ makes that safe. All other requests can be repeated, because they say what shall
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_SCHEMA", "HttpSink"]
 
 Confirm = Callable[[int, Collection[int]], None]
+_CONFIRM_SECONDS = 0.1
+"""How long acknowledged chunks may wait to be told, where a repeated chunk does no harm: recording one costs an fsync."""
+
 _CONFIRM_EVERY = 100
 """Requests of one row after which their rows are told: a repeated one only writes what is there already."""
 
@@ -234,6 +238,7 @@ class ChunkedSession(HttpSession):
         super().__init__(client, spool, output, options, schema)
         self._chunker: Chunker | None = None
         self._safe = output.strategy is WriteStrategy.MERGE or options.idempotency_header is not None
+        self._told_at = time.monotonic()
 
     def _write(self, batch: pa.RecordBatch) -> None:
         with self._encoder.lines(batch) as lines:
@@ -244,8 +249,8 @@ class ChunkedSession(HttpSession):
         chunks = self._chunks()
         for chunk in chunks.rest():
             self._deliver(chunk)
-        if chunks.reached > self._confirmed:  # the last rows were accepted by an earlier attempt
-            self._tell(chunks.reached)
+        if chunks.reached > self._confirmed or self._confirmed != self._reported:
+            self._tell(chunks.reached)  # beyond the last chunk where an earlier attempt's rows were left out
 
     def _chunks(self) -> Chunker:
         if self._chunker is None:
@@ -253,6 +258,14 @@ class ChunkedSession(HttpSession):
         return self._chunker
 
     def _deliver(self, chunk: Chunk) -> None:
+        try:
+            self._send_chunk(chunk)
+        except BaseException:
+            if self._confirmed != self._reported:
+                self._tell(self._confirmed)
+            raise
+
+    def _send_chunk(self, chunk: Chunk) -> None:
         options = self._options
         body = chunk.body(ndjson=options.ndjson, envelope=options.envelope)
         headers = {**options.headers, "Content-Type": "application/x-ndjson" if options.ndjson else "application/json"}
@@ -277,7 +290,11 @@ class ChunkedSession(HttpSession):
         refused = self._refused(chunk, answer)
         if refused:
             self._stop(chunk, refused)
+        if self._safe and time.monotonic() - self._told_at < _CONFIRM_SECONDS:
+            self._confirmed = chunk.end
+            return
         self._tell(chunk.end)
+        self._told_at = time.monotonic()
 
     def _refused(self, chunk: Chunk, answer: Answer) -> list[Refusal]:
         if self._options.partial is None:

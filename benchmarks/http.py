@@ -1,0 +1,151 @@
+"""Reading a web API page by page and sending rows to one, against plain httpx doing the same.
+
+python -m benchmarks.http [records]      default: 1000000; writes docs/benchmarks-http.md
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import cases
+from benchmarks.measure import Measurement, best, measure
+
+ROOT = Path(__file__).parents[1]
+SCRATCH = ROOT / "scratch" / "bench-http"
+PAGE, CHUNK, TARGET = 1_000, 500, 1.5
+
+PLAIN_READ = """
+import json, httpx
+with httpx.Client(trust_env=False) as client:
+    for page in range(1, {pages} + 2):
+        records = json.loads(client.get("{url}/records?page=%d" % page).content)["data"]
+"""
+
+PLAIN_WRITE = """
+import httpx
+from pathlib import Path
+with httpx.Client(trust_env=False) as client:
+    for number in range({chunks}):
+        body = Path("bodies/%d" % number).read_bytes()
+        client.post("{url}/rows", content=body, headers={{"Content-Type": "application/json"}}).raise_for_status()
+"""
+
+PROJECT = """
+name: benchmark
+version: "1"
+"""
+
+CONNECTIONS = """
+api:
+  connector: http
+  base_url: {url}
+"""
+
+READ = """
+SELECT count(*) AS records, max(created_at) AS newest
+FROM {{ source('api', 'records', path: '/records', items: '/data', pagination: {strategy: 'page', param: 'page'},
+  columns: {id: 'bigint', name: 'varchar', email: 'varchar', amount: 'double', active: 'boolean',
+    created_at: 'timestamptz', note: 'varchar'}) }}
+"""
+
+WRITE = """
+INSERT INTO {{{{ sink('api', 'rows', strategy: 'append', path: '/rows', rows_per_request: {chunk},
+  idempotency_header: 'Idempotency-Key') }}}}
+SELECT i AS id, 'record ' || i AS name, 'user' || i || '@example.com' AS email, i / 8 AS amount, i % 3 = 0 AS active,
+  TIMESTAMP '2024-01-01' + i * INTERVAL '1 minute' AS created_at, NULL::VARCHAR AS note
+FROM range({rows}) t(i)
+"""
+
+TABLE = """# HTTP benchmarks
+
+Written by `python -m benchmarks.http` on {date}. {records:,} records of seven fields, over loopback, as whole processes; the
+fastest of {repeats} counts and the moves take turns. *Start-up* is a run of one record; the *ratio* is (seconds - start-up)
+/ seconds of plain httpx.
+
+| move | plain httpx | pz | start-up | ratio | at most | peak memory of pz |
+|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+@contextmanager
+def server(pages: int) -> Iterator[str]:
+    """The server as a process of its own; its URL."""
+    command = [sys.executable, "-m", "benchmarks.api", str(pages), str(PAGE)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+def project(name: str, url: str, sql: str) -> Path:
+    """A project with one pipeline."""
+    directory = SCRATCH / name
+    (directory / "pipelines").mkdir(parents=True, exist_ok=True)
+    (directory / "project.yml").write_text(PROJECT)
+    (directory / "connections.yml").write_text(CONNECTIONS.format(url=url))
+    (directory / "pipelines" / "moved.sql").write_text(sql)
+    return directory
+
+
+def plain(name: str, code: str) -> Measurement:
+    """A script as a process of its own."""
+    directory = SCRATCH / name
+    directory.mkdir(parents=True, exist_ok=True)
+    return measure([sys.executable, "-c", code], directory)
+
+
+def prepare_bodies(chunks: int) -> None:
+    """The bodies that plain httpx posts."""
+    import duckdb
+
+    folder = SCRATCH / "plain-write" / "bodies"
+    folder.mkdir(parents=True, exist_ok=True)
+    sql = WRITE.format(chunk=CHUNK, rows=chunks * CHUNK).partition("}}\n")[2]
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT CAST(to_json(r) AS VARCHAR) FROM ({sql}) r").fetchall()
+    for number in range(chunks):
+        part = ",".join(row[0] for row in found[number * CHUNK : (number + 1) * CHUNK])
+        (folder / str(number)).write_text(f"[{part}]")
+
+
+def main(records: int) -> int:
+    """Measure, write the page; 1 when a target is missed."""
+    pages, chunks, repeats = max(1, records // PAGE), max(1, records // CHUNK), 3
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    prepare_bodies(chunks)
+    with server(pages) as url, server(1) as small:
+        read, write = project("read", url, READ), project("write", url, WRITE.format(chunk=CHUNK, rows=records))
+        one = project("one-write", url, WRITE.format(chunk=CHUNK, rows=1))
+        first = project("one-read", small, READ)
+        moves = [
+            lambda: plain("plain-read", PLAIN_READ.format(url=url, pages=pages)),
+            lambda: cases.pz(read),
+            lambda: cases.pz(first),
+            lambda: plain("plain-write", PLAIN_WRITE.format(url=url, chunks=chunks)),
+            lambda: cases.pz(write),
+            lambda: cases.pz(one),
+        ]
+        measured = best(repeats, moves)
+    lines, kept = [], True
+    for name, (raw, ours, start) in zip(("read", "write"), (measured[:3], measured[3:]), strict=True):
+        ratio = max(ours.seconds - start.seconds, 0.0) / raw.seconds
+        kept = kept and ratio <= TARGET
+        lines.append(
+            f"| {name} | {raw.seconds:.2f} s | {ours.seconds:.2f} s | {start.seconds:.2f} s | {ratio:.2f} | {TARGET} "
+            f"| {ours.peak_bytes / 2**20:.0f} MiB |"
+        )
+    page = TABLE.format(date=datetime.now(UTC).date(), records=records, repeats=repeats, rows="\n".join(lines))
+    (ROOT / "docs" / "benchmarks-http.md").write_text(page)
+    print(page)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000))
