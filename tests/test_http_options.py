@@ -172,6 +172,7 @@ BAD_DATASETS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"bounds": "open"}, {}, "bounds"),
     ({"delta_pointer": "delta"}, {}, "delta_pointer begins with /"),
     ({"delta_pointer": "/d"}, {"columns": CONTRACT, "cursor": "at"}, "it has no cursor"),
+    ({"delta_param": "t"}, {}, "delta_param goes with delta_pointer"),
     ({"max_pages": 0}, {}, "max_pages"),
     ({"unique": "id"}, {}, "unique"),
     ({"pages": 1}, {}, "unknown option 'pages'"),

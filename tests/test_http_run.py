@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pz
-from http_server import Api, Reply, paged
+from http_server import Api, Asked, Reply, paged
 from running import errors, project, rows, run, statuses
 
 RECORDS = [{"id": n, "name": f"n{n}", "made": f"2024-01-{n + 1:02d}T00:00:00Z", "price": n / 4} for n in range(25)]
@@ -49,7 +50,7 @@ def test_a_page_that_is_cut_is_fetched_again_alone(tmp_path: Path) -> None:
         whole = paged(RECORDS, 10)
         cuts = {"2": 1, "3": 1}
 
-        def answer(asked):  # type: ignore[no-untyped-def]
+        def answer(asked: Asked) -> Reply:
             page = asked.query["page"]
             if cuts.get(page):
                 cuts[page] -= 1
@@ -61,3 +62,34 @@ def test_a_page_that_is_cut_is_fetched_again_alone(tmp_path: Path) -> None:
     assert set(statuses(result).values()) == {"success"}, errors(result)
     assert len(rows(tmp_path / "out/items/*.parquet")) == 25
     assert [asked.query["page"] for asked in api.requests()] == ["1", "2", "2", "3", "3", "4"]
+
+
+TWO = """
+INSERT INTO {{ sink('lake', '%s', strategy: 'replace', format: 'parquet') }}
+SELECT id FROM {{ source('api', '%s', path: '/%s', pagination: {strategy: 'page', param: 'page'}, columns: {id: 'bigint'}) }}
+"""
+
+
+def test_a_wait_that_the_server_asks_for_holds_for_all_nodes_of_the_connection(tmp_path: Path) -> None:
+    refused = threading.Event()
+
+    def slow_down(asked: Asked) -> Reply:
+        if not refused.is_set():
+            refused.set()
+            return Reply(429, {"Retry-After": "1"})
+        return Reply.json([])
+
+    def other(asked: Asked) -> Reply:
+        refused.wait(20)
+        return paged(RECORDS[:20], 10)(asked)
+
+    with Api() as api:
+        api.route("GET", "/v1/one", slow_down)
+        api.route("GET", "/v1/two", other)
+        files = {f"pipelines/{name}.sql": TWO % (name, name, name) for name in ("one", "two")}
+        connections = CONNECTIONS.format(url=api.url).replace("max_attempts: 3", "max_attempts: 3, max_delay: 1ms")
+        result = run(project(tmp_path, {"connections.yml": connections, **files}))
+    assert set(statuses(result).values()) == {"success"}, errors(result)
+    waited = {node.name: node.ops["throttle_wait_ms"] for node in result.nodes if node.ops is not None}
+    assert waited["src_api__one"] > 0
+    assert waited["src_api__two"] > 0

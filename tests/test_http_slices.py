@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -291,6 +292,42 @@ def test_a_stored_token_that_leads_elsewhere_is_refused(token: str, code: Code) 
         assert not api.requests()
 
 
+def test_a_token_that_is_no_url_goes_into_its_parameter_on_every_page() -> None:
+    """As calendars do: pages by pageToken, at the end a nextSyncToken that the next crawl sends along."""
+
+    def answer(asked: Asked) -> Reply:
+        at = int(asked.query.get("pageToken", asked.query.get("syncToken", "0")))
+        if at > 5:
+            return Reply(410)
+        end = min(at + 2, 5)
+        more = {"nextPageToken": str(end)} if end < 5 else {"nextSyncToken": str(end)}
+        return Reply.json({"items": [{"id": n} for n in range(at, end)], **more})
+
+    options = {
+        "path": "/users/delta",
+        "items": "/items",
+        "query": {"showDeleted": True},
+        "delta_pointer": "/nextSyncToken",
+        "delta_param": "syncToken",
+        "pagination": {"strategy": "cursor", "pointer": "/nextPageToken", "param": "pageToken"},
+    }
+    with Api() as api:
+        api.route("GET", "/users/delta", answer)
+        assert feed_token(api, dataset(options, ID)) == ([0, 1, 2, 3, 4], "5")
+        api.asked.clear()
+        assert feed_token(api, dataset(options, ID, token="3")) == ([3, 4], "5")
+        assert [asked.query["syncToken"] for asked in api.requests()] == ["3"]
+        api.asked.clear()
+        assert feed_token(api, dataset(options, ID, token="1")) == ([1, 2, 3, 4], "5")
+        assert [asked.query for asked in api.requests()] == [
+            {"showDeleted": "true", "syncToken": "1"},
+            {"showDeleted": "true", "pageToken": "3", "syncToken": "1"},
+        ]
+        with pytest.raises(PermanentError) as caught:
+            feed_token(api, dataset(options, ID, token="9"))
+        assert caught.value.code is Code.PZ0767
+
+
 @pytest.mark.parametrize("told", ["relative", "http://elsewhere.example.com/d", 5])
 def test_a_delta_link_that_is_no_url_of_ours_is_refused(told: Any) -> None:
     with Api() as api:
@@ -385,19 +422,20 @@ def test_the_total_is_kept_over_a_resume() -> None:
         opened.close()
 
 
-def test_a_crawl_that_is_given_up_leaves_no_file_and_no_thread() -> None:
-    import threading
-
+def test_a_crawl_that_is_given_up_leaves_no_file_and_no_thread_and_can_be_begun_again(tmp_path: Path) -> None:
     before = {thread.name for thread in threading.enumerate()}
     with Api() as api:
         api.route("GET", "/items", paged(RECORDS, 5))
         opened = source(api)
-        folder = Path("/nonexistent")
-        stream = partition(opened, dataset({"pagination": PAGE}, ID)).read(BatchOptions(), CancelToken())
-        next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        opened.use_spool(tmp_path / "spool")
+        found = partition(opened, dataset({"pagination": PAGE}, ID))
+        for size in (1, 5):
+            stream = found.read(BatchOptions(max_rows=size), CancelToken())
+            next(stream)
+            stream.close()  # type: ignore[attr-defined]
+            assert not list(tmp_path.iterdir())
+        assert len([row for batch in batches(found) for row in batch.to_pylist()]) == 25
         opened.close()
-        assert not folder.exists()
     assert not [name for name in {t.name for t in threading.enumerate()} - before if name.startswith("pz-http")]
 
 

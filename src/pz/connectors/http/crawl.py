@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from pz.connectors.contract import CancelToken
 from pz.connectors.http.bindings import Bindings
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.client import Answer, Client, Request
+from pz.connectors.http.faults import Refused
 from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import CEILING, MISSING, Position
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
@@ -78,10 +79,13 @@ class Crawl:
         self._asked: set[bytes] = set()
         self._seen: set[bytes] = set()
         self._known: set[int] = set()
+        self.token: list[tuple[str, str]] = []
+        """The parameter that carries a feed's token, where it is no URL."""
+
         self.truncated = False
         """Whether ``max_pages`` ended the crawl with more pages to come."""
 
-    def pages(self, start: Position, cancel: CancelToken, replayed: bool) -> Iterator[FetchedPage]:
+    def pages(self, start: Position, cancel: CancelToken, replayed: bool) -> Generator[FetchedPage, None, None]:
         """Fetch the pages; the caller parses each one and then says `advance`, before it asks for the next.
 
         ``replayed`` says that ``start`` is a token that an earlier run stored.
@@ -156,7 +160,7 @@ class Crawl:
             return pending.result()
         except ConnectorError as failure:
             cancel.raise_if_set()
-            if replayed and "status 410" in failure.message:
+            if replayed and isinstance(failure, Refused) and failure.status == 410:
                 raise self._expired() from failure
             raise
         finally:
@@ -216,6 +220,7 @@ class Crawl:
         if not options.paging.in_body:
             query = [(name, value) for name, value in query if name not in parameters]
             query += [(name, spelled(value)) for name, value in parameters.items()]
+        query += self.token
         path = self._bindings.path(options.path, self._subject)
         url = _below(self._client.settings.base, path, query)
         if options.body is None:

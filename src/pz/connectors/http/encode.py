@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -30,40 +31,46 @@ class RowEncoder:
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
         self._rows = ", ".join(f"{writing(Format.JSON, name, type_)} AS {quote(name)}" for name, type_ in types)
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)
-        self._file = folder / "rows.ndjson"
+        self._folder = folder
 
-    @contextmanager
     def lines(self, batch: pa.RecordBatch) -> Iterator[BinaryIO]:
-        """The rows of a batch as lines of json, each with its line end, in order."""
-        with self._registered(batch):
-            copied = (
-                f"COPY (SELECT {self._rows} FROM (SELECT {self._casts} FROM {_BATCH})) TO {literal(str(self._file))}"
-            )
-            self._connection.execute(f"{copied} (FORMAT json)")  # durable: ok - the file lives as long as the batch
-        try:
-            with self._file.open("rb") as lines:
-                yield lines
-        finally:
-            self._file.unlink(missing_ok=True)  # durable: ok - the file lives as long as the batch
+        """The rows of a batch as lines of json, each with its line end, in order and in pieces.
+
+        The next piece is spelled while the present one is sent. A piece is valid until the next one is asked for.
+        """
+        pieces = [batch.slice(start, _PIECE) for start in range(0, batch.num_rows, _PIECE)]
+        with ThreadPoolExecutor(1, thread_name_prefix="pz-http-rows") as pool:
+            pending = [pool.submit(self._spell, piece, number) for number, piece in enumerate(pieces[:1])]
+            for number in range(len(pieces)):
+                file = pending.pop().result()
+                pending += [pool.submit(self._spell, piece, number + 1) for piece in pieces[number + 1 : number + 2]]
+                with file.open("rb") as lines:
+                    yield lines
+                file.unlink()  # durable: ok - the file lives as long as its piece
 
     def keys(self, batch: pa.RecordBatch, key: str) -> list[str | None]:
-        """The texts of one column, in order."""
+        """The texts of one column, in order. Not while `lines` of another batch are still read."""
         with self._registered(batch):
             sql = f"SELECT CAST({quote(key)} AS VARCHAR) FROM (SELECT {self._casts} FROM {_BATCH})"
-            found: list[str | None] = self._connection.sql(sql).to_arrow_table().column(0).to_pylist()
+            found: list[str | None] = self._connection.execute(sql).to_arrow_table().column(0).to_pylist()
         return found
 
     def close(self) -> None:
         """Release the database that spells the values."""
         self._connection.close()
 
+    def _spell(self, piece: pa.RecordBatch, number: int) -> Path:
+        file = self._folder / f"rows-{number}.ndjson"
+        with self._registered(piece):
+            copied = f"COPY (SELECT {self._rows} FROM (SELECT {self._casts} FROM {_BATCH})) TO {literal(str(file))}"
+            self._connection.execute(f"{copied} (FORMAT json)")  # durable: ok - the file lives as long as its piece
+        return file
+
     @contextmanager
     def _registered(self, batch: pa.RecordBatch) -> Iterator[None]:
-        """In several pieces, so that more than one thread can spell them."""
         import pyarrow as pa
 
-        pieces = [batch.slice(start, _PIECE) for start in range(0, batch.num_rows, _PIECE)]
-        self._connection.register(_BATCH, pa.Table.from_batches(pieces, batch.schema))
+        self._connection.register(_BATCH, pa.Table.from_batches([batch]))
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pz.connectors.http.waits import retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
-__all__ = ["TRANSIENT", "NoAnswer", "NothingSent", "network_errors", "status_error"]
+__all__ = ["TRANSIENT", "NoAnswer", "NothingSent", "Refused", "network_errors", "status_error"]
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -56,6 +56,14 @@ class NoAnswer(TransientError):
     """The request was sent, in whole or in part, and no answer came: the server may have done what was asked."""
 
 
+class Refused(PermanentError):
+    """A status that another attempt would not change."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, code=Code.PZ0761, hint=_HINTS.get(status))
+        self.status = status
+
+
 def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt: str) -> ConnectorError:
     """The error of a response that is no success. ``excerpt`` is redacted already; empty when there is none to show."""
     words = _WORDS.get(status, "a redirect is not followed" if 300 <= status < 400 else "it is refused")
@@ -64,7 +72,7 @@ def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt:
         message += f"; the server says: {excerpt}"
     if status in TRANSIENT:
         return TransientError(message, retry_after=retry_after(headers), code=Code.PZ0762, hint=_HINTS.get(status))
-    return PermanentError(message, code=Code.PZ0761, hint=_HINTS.get(status))
+    return Refused(message, status)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -148,13 +149,16 @@ class HttpPartition:
             proof = _Proof(self._dataset.cursor)
         with self._spool.folder() as folder, self._client.ended_by(cancel):
             crawl = Crawl(self._client, self._options, Bindings.of(self._dataset), self._subject, folder)
-            for batch, following in self._batches(crawl, folder, options, cancel):
-                cancel.raise_if_set()
-                if proof is not None:
-                    proof.see(batch)
-                # Set before the batch is handed out: code behind a yield runs only at the next pull.
-                self._token = None if following is None else following.to_token()
-                yield batch
+            if self._options.delta_param is not None and self._dataset.prior_sync_state is not None:
+                crawl.token = [(self._options.delta_param, self._dataset.prior_sync_state)]
+            with closing(self._batches(crawl, folder, options, cancel)) as landed:
+                for batch, following in landed:
+                    cancel.raise_if_set()
+                    if proof is not None:
+                        proof.see(batch)
+                    # Set before the batch is handed out: code behind a yield runs only at the next pull.
+                    self._token = None if following is None else following.to_token()
+                    yield batch
             self._finished(crawl, proof)
 
     @property
@@ -163,16 +167,17 @@ class HttpPartition:
 
     # --- pages
 
-    def _batches(self, crawl: Crawl, folder: Path, options: BatchOptions, cancel: CancelToken) -> Iterator[_Landed]:
+    def _batches(
+        self, crawl: Crawl, folder: Path, options: BatchOptions, cancel: CancelToken
+    ) -> Generator[_Landed, None, None]:
         """The batches, each that ends a page with the position behind it."""
-        pages = crawl.pages(self._start, cancel, self._replayed)
-        if self._options.format is BodyFormat.JSON:
-            yield from self._grouped(crawl, pages, folder, options.max_rows)
-            return
-        for done, page in enumerate(pages, 1):
-            yield from _ending(
-                self._streamed(page, folder, options, cancel), functools.partial(self._streamed_end, crawl, page, done)
-            )
+        with closing(crawl.pages(self._start, cancel, self._replayed)) as pages:
+            if self._options.format is BodyFormat.JSON:
+                yield from self._grouped(crawl, pages, folder, options.max_rows)
+                return
+            for done, page in enumerate(pages, 1):
+                end = functools.partial(self._streamed_end, crawl, page, done)
+                yield from _ending(self._streamed(page, folder, options, cancel), end)
 
     def _grouped(self, crawl: Crawl, pages: Iterator[FetchedPage], folder: Path, size: int) -> Iterator[_Landed]:
         """Pages that come faster than a transaction costs are landed together; a slow page is landed by itself."""
@@ -292,7 +297,7 @@ class FeedPartition(HttpPartition):
         super().__init__(client, spool, dataset, options)
         self._candidate: str | None = None
         prior = dataset.prior_sync_state
-        if prior is not None:
+        if prior is not None and options.delta_param is None:
             if parse_url(prior) is None:
                 raise PermanentError(
                     f"{self._subject}: the stored token is no URL",
@@ -317,6 +322,11 @@ class FeedPartition(HttpPartition):
         assert self._options.delta_pointer is not None
         found = page.at(self._options.delta_pointer)
         if found is MISSING or found is None or found == "":
+            return
+        if self._options.delta_param is not None:
+            if isinstance(found, bool) or not isinstance(found, str | int):
+                raise PermanentError(f"{self._subject}: what delta_pointer leads to is no token", code=Code.PZ0765)
+            self._candidate = str(found)
             return
         url = parse_url(found) if isinstance(found, str) else None
         if url is None:

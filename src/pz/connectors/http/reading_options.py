@@ -103,6 +103,12 @@ DATASET_SCHEMA: Mapping[str, Any] = {
             "description": f"Where the token of a feed is, a {_POINTER}: an absolute URL that the next run asks first.",
             "examples": ["/@odata.deltaLink"],
         },
+        "delta_param": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The token of a feed is no URL: the next run sends it in this query parameter.",
+            "examples": ["syncToken"],
+        },
         "max_pages": {"type": "integer", "minimum": 1, "description": "Stop after this many pages."},
         "allow_close_delimited": {
             "type": "boolean",
@@ -157,6 +163,7 @@ class ReadOptions:
     cursor_pointer: str = ""
     descending: bool = False
     delta_pointer: str | None = None
+    delta_param: str | None = None
     max_pages: int | None = None
     whole: bool = True
     checks_type: bool = True
@@ -188,6 +195,7 @@ class ReadOptions:
             cursor_pointer=str(options.get("cursor_pointer", f"/{options.get('cursor', '')}")),
             descending=options.get("cursor_order") == "desc",
             delta_pointer=options.get("delta_pointer"),
+            delta_param=options.get("delta_param"),
             max_pages=options.get("max_pages"),
             whole=shape is BodyFormat.JSON or bool(options.get("allow_close_delimited", False)),
             checks_type=bool(options.get("check_content_type", True)),
@@ -209,6 +217,8 @@ def dataset_faults(dataset: DatasetSpec) -> Iterator[str]:
     yield from _format_faults(options, dataset)
     yield from _cursor_faults(options, dataset)
     yield from format_faults(options)
+    if "delta_param" in options and "delta_pointer" not in options:
+        yield "delta_param goes with delta_pointer"
     if "delta_pointer" in options and dataset.cursor is not None:
         yield "delta_pointer makes a feed; it has no cursor"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -241,7 +242,7 @@ class ChunkedSession(HttpSession):
         self._told_at = time.monotonic()
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        with self._encoder.lines(batch) as lines:
+        for lines in self._encoder.lines(batch):
             for chunk in self._chunks().add(lines):
                 self._deliver(chunk)
 
@@ -333,9 +334,9 @@ class KeyedSession(HttpSession):
     def _write(self, batch: pa.RecordBatch) -> None:
         (key,) = self._output.keys
         keys = self._encoder.keys(batch, key)
-        with self._encoder.lines(batch) as lines:
-            for place, (text, line) in enumerate(zip(keys, lines, strict=True), self._exposed):
-                self._put(_checked_key(text, self._subject), line.rstrip(b"\n"), place)
+        lines = chain.from_iterable(self._encoder.lines(batch))
+        for place, (text, line) in enumerate(zip(keys, lines, strict=True), self._exposed):
+            self._put(_checked_key(text, self._subject), line.rstrip(b"\n"), place)
 
     def _put(self, key: str, body: bytes, place: int) -> None:
         options = self._options
