@@ -109,6 +109,16 @@ def orders_with_a_delete(root: Path) -> None:
     Server(root / "far").mutate("t", delete=[{"id": 2}])
 
 
+def a_file_for_out(root: Path) -> None:
+    """A file where the folder of ``lake`` belongs."""
+    (root / "out").write_text("not a folder")
+
+
+def a_directory_for_the_file(root: Path) -> None:
+    """A folder where the file of ``lake.out`` belongs."""
+    (root / "out" / "out" / "out.parquet").mkdir(parents=True)
+
+
 RUN_ONLY = (("run", "--all"),)
 VALIDATE = (("validate",),)
 
@@ -509,6 +519,8 @@ CONNECTORS = [
     ),
     Bad("PZ0351", read(TYPED, f" WHERE id <= {WM} + 5"), TWO, "watermark"),
     Bad("PZ0353", p("INSERT INTO {{ sink('lake', 'a/b', strategy: 'replace') }}\nSELECT 1 AS id\n"), ONE, "path"),
+    Bad("PZ0724", p(FINE), ONE, "correct `root`", before=(a_file_for_out,), message="leads through"),
+    Bad("PZ0724", p(FINE), ONE, "Move away", before=(a_directory_for_the_file,), message="is a directory"),
     Bad("PZ0361", read("format: 'xslx'"), TWO, "supported formats"),
     Bad(
         "PZ0361", p(OUT.replace("strategy", "format: 'cvs', strategy") + "SELECT 1 AS id\n"), ONE, "did you mean 'csv'?"

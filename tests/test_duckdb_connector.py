@@ -248,6 +248,18 @@ class TestWriting:
         assert caught.value.code is Code.PZ0780
         assert "CREATE SCHEMA nosuch" in (caught.value.hint or "")
 
+    def test_a_directory_where_the_file_belongs_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "w.duckdb").mkdir()
+        with pytest.raises(PermanentError, match=r"'w\.duckdb' is a directory") as caught:
+            write(tmp_path, "native", output(WriteStrategy.APPEND), "SELECT 1 AS a")
+        assert caught.value.code is Code.PZ0724
+
+    def test_a_file_where_the_directory_belongs_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "below").write_text("a file")
+        with pytest.raises(PermanentError, match=r"leads through '.*below', which is no directory") as caught:
+            write(tmp_path / "below", "native", output(WriteStrategy.APPEND), "SELECT 1 AS a")
+        assert caught.value.code is Code.PZ0724
+
     def test_an_entity_of_three_parts_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(PermanentError) as caught:
             DuckDb().open_sink(spec(tmp_path)).native_copy(output(WriteStrategy.APPEND, "a.b.c"))

@@ -185,6 +185,19 @@ def test_an_entity_that_is_no_file_name_is_refused(entity: str, tmp_path: Path) 
     assert caught.value.code is Code.PZ0353
 
 
+@pytest.mark.parametrize("options", [{}, {"path": "below/it"}])
+@both_ways
+def test_a_file_in_the_way_is_named_with_the_option_that_leads_there(
+    options: dict[str, Any], way: str, tmp_path: Path
+) -> None:
+    blocker = tmp_path / ("below" if options else "out")
+    blocker.write_text("a file")
+    with pytest.raises(PermanentError, match=rf"`path` leads through '{blocker}', which is no directory") as caught:
+        write(tmp_path, way, output(**options), "SELECT 1 AS a")
+    assert caught.value.code is Code.PZ0724
+    assert blocker.read_text() == "a file"
+
+
 def test_merge_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError) as caught:
         LocalFiles().open_sink(spec(tmp_path)).native_copy(output(WriteStrategy.MERGE))

@@ -153,6 +153,7 @@ class Code(StrEnum):
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
     PZ0723 = "PZ0723"
+    PZ0724 = "PZ0724"
     PZ0780 = "PZ0780"
     PZ0781 = "PZ0781"
     PZ0740 = "PZ0740"
@@ -737,6 +738,11 @@ CODES: dict[Code, CodeInfo] = {
         "run", "A file cannot be read in its declared format.", "Correct the file, its format or its columns."
     ),
     Code.PZ0723: CodeInfo("run", "The destination's format cannot hold a value.", "Cast the column in the pipeline."),
+    Code.PZ0724: CodeInfo(
+        "plan, run",
+        "Something else stands where a file or its directory belongs.",
+        "Move away what stands there, or correct `root` or `path`.",
+    ),
     Code.PZ0780: CodeInfo(
         "run",
         "A table of a DuckDB file cannot take what is written: other columns or types, or a constraint.",

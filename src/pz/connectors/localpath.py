@@ -15,7 +15,7 @@ from pathlib import Path
 from pz.connectors.contract import PermanentError
 from pz.errors import Code, os_problem
 
-__all__ = ["local_path", "os_refusals", "real_path"]
+__all__ = ["local_path", "not_a_directory", "os_refusals", "real_path"]
 
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4095
@@ -41,6 +41,12 @@ def local_path(base: Path, text: str) -> Path:
 def real_path(path: Path) -> Path:
     """The path with all links followed; a circle of links stays as it is (`Path.resolve` would raise RuntimeError)."""
     return Path(os.path.realpath(path))
+
+
+def not_a_directory(directory: Path) -> Path | None:
+    """What stands, and is no directory, where ``directory`` or one above it is or would have to be; None when nothing is."""
+    lowest = next(path for path in (directory, *directory.parents) if path.exists() or path.is_symlink())
+    return None if lowest.is_dir() else lowest
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pz.connectors.contract import Column, ConnectionSpec, PermanentError
+from pz.connectors.contract import Column, ConnectionSpec, ConnectorError, PermanentError
 from pz.connectors.duckdb.faults import explain
-from pz.connectors.localpath import local_path, real_path
+from pz.connectors.localpath import local_path, not_a_directory, real_path
 from pz.errors import Code
 from pz.sqltext import filled, literal, qualified, quote
 
@@ -112,8 +112,17 @@ class Place:
             connection.execute(self.attach)
         except duckdb.Error as error:
             connection.close()
-            raise explain(error, self.shown) or error from error
+            raise self.explain(error) or error from error
         return connection
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """What DuckDB's error means for the file, and what else stands where the file or its directory belongs."""
+        blocker = not_a_directory(self.path.parent)
+        if blocker is not None:
+            return PermanentError(f"`path` leads through '{blocker}', which is no directory", code=Code.PZ0724)
+        if self.path.is_dir():
+            return PermanentError(f"`path` '{self.shown}' is a directory, no DuckDB file", code=Code.PZ0724)
+        return explain(error, self.shown)
 
     def columns_of(self, cursor: duckdb.DuckDBPyConnection, table: Table) -> tuple[Column, ...] | None:
         """The columns of a table or view; None when it does not exist."""

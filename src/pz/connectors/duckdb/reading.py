@@ -20,7 +20,6 @@ from pz.connectors.contract import (
     ReadHints,
     SourceProbe,
 )
-from pz.connectors.duckdb.faults import explain
 from pz.connectors.duckdb.place import OpenCursor, Place, Table
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
@@ -82,7 +81,7 @@ class DuckDbSource:
 
     def explain(self, error: Exception) -> ConnectorError | None:
         """DuckDB's error about the file, in words without SQL."""
-        return explain(error, self._place.shown)
+        return self._place.explain(error)
 
     def close(self) -> None:
         """Nothing is held open; the run detaches the file."""
@@ -144,7 +143,7 @@ class TablePartition:
                     yield batch
             except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
                 cancel.raise_if_set()
-                raise explain(error, self.place.shown) or error from error
+                raise self.place.explain(error) or error from error
 
 
 def _one(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...]:

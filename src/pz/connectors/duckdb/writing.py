@@ -23,7 +23,6 @@ from pz.connectors.contract import (
     Settlement,
     WriteResult,
 )
-from pz.connectors.duckdb.faults import explain
 from pz.connectors.duckdb.place import OpenCursor, Place
 from pz.connectors.duckdb.statements import SLICES, Writing
 from pz.durable import Step, step
@@ -82,7 +81,7 @@ class DuckDbSink:
                     for check in writing.checks():
                         cursor.execute(check)
                 except duckdb.Error as error:
-                    raise explain(error, self._place.shown) or error from error
+                    raise self._place.explain(error) or error from error
         return OutputProbe(columns is not None, columns)
 
     def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
@@ -104,7 +103,7 @@ class DuckDbSink:
 
     def explain(self, error: Exception) -> ConnectorError | None:
         """DuckDB's error about the file, in words without SQL and values."""
-        return explain(error, self._place.shown)
+        return self._place.explain(error)
 
     def close(self) -> None:
         """Nothing is held open; the run detaches the file."""
@@ -194,7 +193,7 @@ class DuckDbSession:
                 self._cursor.execute("COMMIT")
         except duckdb.TransactionException as error:
             # A commit that fails in the transaction's own terms was rolled back: this is certain, not doubtful.
-            raise explain(error, self._place.shown) or error from error
+            raise self._place.explain(error) or error from error
         except duckdb.Error as error:
             message = f"the commit to DuckDB file '{self._place.shown}' was not confirmed"
             raise OutcomeUnknown(message, code=Code.PZ0704) from error
@@ -248,7 +247,7 @@ class DuckDbSession:
             return  # no transaction is open any more, which is what we want
 
     def _told(self, error: duckdb.Error) -> Exception:
-        explained = explain(error, self._place.shown)
+        explained = self._place.explain(error)
         if explained is not None:
             return explained
         return PermanentError(f"writing to DuckDB file '{self._place.shown}' failed ({type(error).__name__})")

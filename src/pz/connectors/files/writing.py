@@ -29,6 +29,7 @@ from pz.connectors.files.formats import Compression, Format, Layout, WriteOption
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import DuckType, writing
+from pz.connectors.localpath import not_a_directory
 from pz.durable import Step, promote, remove, step
 from pz.errors import Code
 from pz.sqltext import literal, quote
@@ -58,6 +59,17 @@ def file_name(output: OutputSpec, extension: str) -> str:
     return f"{entity}.{extension}"
 
 
+def _require_room(root: FileRoot, directory: Path, final: Path) -> None:
+    """Raise PermanentError PZ0724 where a file stands in the way of the directory, or a directory in that of the file."""
+    blocker = not_a_directory(directory)
+    if blocker is not None:
+        option = "`root`" if root.declared and root.directory.is_relative_to(blocker) else "`path`"
+        raise PermanentError(f"{option} leads through '{blocker}', which is no directory", code=Code.PZ0724)
+    if final.is_dir():
+        message = f"'{root.name_of(final)}' is a directory where the output's file belongs"
+        raise PermanentError(message, code=Code.PZ0724)
+
+
 @dataclass(frozen=True, slots=True)
 class FileTarget:
     """Where an output's file goes and where it is written before it is whole."""
@@ -69,12 +81,16 @@ class FileTarget:
 
     @classmethod
     def of(cls, root: FileRoot, output: OutputSpec) -> FileTarget:
-        """Derive the places from the options; creates nothing. Raises PermanentError for options that do not fit."""
+        """Derive the places from the options; creates nothing.
+
+        Raises PermanentError for options that do not fit, and for something else that stands there.
+        """
         if output.strategy is WriteStrategy.MERGE:
             raise PermanentError("files cannot be merged into", code=Code.PZ0324, hint="use replace or append")
         options = WriteOptions.parse(output.entity, output.options)
         directory = root.resolve(options.path)
         name = file_name(output, options.extension)
+        _require_room(root, directory, directory / name)
         aside = directory / f".{name}.{output.node[:8]}-{uuid.uuid4().hex[:12]}.tmp"
         return cls(directory, directory / name, aside, options)
 
