@@ -219,3 +219,27 @@ def test_show_previews_a_pipeline_without_touching_its_sink(tmp_path: Path) -> N
     demo = project(tmp_path, {"data/people.csv": PEOPLE, "pipelines/people.sql": COPY})
     assert demo.show("people", limit=2).num_rows == 2
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("check", "shows", "expected"),
+    [
+        ("not_null: [name]", "to see the rows, ", [(3, None)]),
+        ("row_count: {min: 9}", "to see the number of rows, ", [(3,)]),
+    ],
+)
+def test_a_failed_check_says_what_to_run_where(
+    check: str, shows: str, expected: list[tuple[object, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint alone is enough, in the project's folder."""
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": "SELECT id, name FROM {{ source('files', 'people') }}",
+        "pipelines/configs/people.yml": f"pipeline: people\nchecks:\n  - {check}\n",
+    }
+    (message,) = errors(run(project(tmp_path, files))).values()
+    hint = message.split("\nhint: ")[1]
+    assert hint.startswith(shows)
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as shell:
+        assert shell.execute(hint.split("shell: ")[1]).fetchall() == expected

@@ -574,7 +574,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0507: CodeInfo("cdc drop", "The command needs exactly one dataset.", "Give one `connection.entity`."),
     Code.PZ0508: CodeInfo("cdc drop", "The dataset is not read by change capture.", "Check the name against `pz ls`."),
     Code.PZ0510: CodeInfo(
-        "run, test", "A check found rows that break it.", "Run the query that is shown to see the rows."
+        "run, test", "A check found rows that break it.", "Run the statements that are shown to see the rows."
     ),
     Code.PZ0511: CodeInfo("clean", "`--keep-last` and `--older-than` are given together.", "Use one of the two."),
     Code.PZ0512: CodeInfo(

@@ -78,8 +78,11 @@ class Executor:
         if isinstance(node, PipelineNode):
             return materialize(context, node)
         if isinstance(node, CheckNode):
+            project, staging = self._run.project, self._run.staging.path
+            if staging.is_relative_to(project.root):
+                staging = staging.relative_to(project.root)
             with context.cursor() as cursor:
-                return Outcome(run_check(cursor, node, samples=self._run.project.engine.check_samples))
+                return Outcome(run_check(cursor, node, staging=staging, samples=project.engine.check_samples))
         assert isinstance(node, SinkNode)
         return deliver(context, node)
 

@@ -1,13 +1,14 @@
 """Checks: assertions on a pipeline's staged relation.
 
 A failed check fails its node with the number of violations, up to five sample rows (unless switched off) and the query
-that lists the offending rows. It never blocks a sink: gate with ``pz test && pz run``.
+that lists the offending rows, with where to run it. It never blocks a sink: gate with ``pz test && pz run``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import Code, NodeError, Problem
@@ -26,11 +27,16 @@ SAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class CheckQueries:
-    """``count`` gives the number of violations, ``rows`` lists what violates; both are plain SQL on staging."""
+    """``count`` gives the number of violations, ``rows`` shows ``finds``; both are plain SQL on staging."""
 
     count: str
     rows: str
-    has_samples: bool = True
+    finds: str = "the rows"
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether single rows violate, not the relation as a whole."""
+        return self.finds == "the rows"
 
 
 def queries(check: CheckDecl, relation: str) -> CheckQueries:
@@ -46,11 +52,11 @@ def queries(check: CheckDecl, relation: str) -> CheckQueries:
     return build[check.kind](check, relation)
 
 
-def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, samples: bool) -> int:
-    """Run a check; returns 0.
+def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, staging: Path, samples: bool) -> int:
+    """Run a check; returns 0. ``staging`` is the run's database as seen from the project's folder.
 
     Raises:
-        NodeError: PZ0510 with count, samples and the query to see the rows.
+        NodeError: PZ0510 with count, samples and the statements that show the rows.
     """
     asked = queries(node.check, f"staging.{quote(node.pipeline)}")
     violations = int(_scalar(cursor, asked.count) or 0)
@@ -65,9 +71,14 @@ def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, samples: bool) -> 
             f"check '{node.name}' on '{node.pipeline}' found {_explain(cursor, node.check, node.pipeline, violations)}{found}",
             place.file if place else None,
             place.line if place else None,
-            hint=f"to list the rows: {asked.rows}",
+            hint=f"to see {asked.finds}, in DuckDB's shell: {_attached(staging)} {asked.rows}",
         )
     )
+
+
+def _attached(staging: Path) -> str:
+    """The statements that open a run's staging the only way in which ``staging.x`` is not ambiguous."""
+    return f"ATTACH {literal(staging.as_posix())} AS run (READ_ONLY); USE run;"
 
 
 def _scalar(cursor: DuckDBPyConnection, sql: str) -> Any:
@@ -116,7 +127,7 @@ def _row_count(check: CheckDecl, relation: str) -> CheckQueries:
     outside = [f"count(*) < {check.minimum}"] if check.minimum is not None else []
     outside += [f"count(*) > {check.maximum}"] if check.maximum is not None else []
     rows = f"SELECT count(*) AS row_count FROM {relation}"
-    return CheckQueries(f"SELECT ({' OR '.join(outside)})::INT FROM {relation}", rows, has_samples=False)
+    return CheckQueries(f"SELECT ({' OR '.join(outside)})::INT FROM {relation}", rows, "the number of rows")
 
 
 def _freshness(check: CheckDecl, relation: str) -> CheckQueries:
@@ -128,7 +139,7 @@ def _freshness(check: CheckDecl, relation: str) -> CheckQueries:
     newest = f"SELECT max({column}) AS newest FROM {relation}"
     # A naive timestamp and a date are read as UTC; TimeZone of the session is UTC, so the cast of an instant agrees.
     count = f"SELECT coalesce(newest::TIMESTAMP < TIMESTAMP '{oldest}', true)::INT FROM ({newest})"
-    return CheckQueries(count, newest, has_samples=False)
+    return CheckQueries(count, newest, "the newest value")
 
 
 def _accepted_values(check: CheckDecl, relation: str) -> CheckQueries:
