@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cli_support import AT, LOAD, OUTLINE, RUN, Capture, completed, scripted_run
 from pz.cli.output import Stream
 from pz.cli.render.console import ConsoleRenderer
@@ -12,6 +14,7 @@ from pz.events import (
     Event,
     MergeKeyDuplicatesDetected,
     Notice,
+    RunStarted,
 )
 
 
@@ -115,3 +118,16 @@ def test_what_was_found_in_the_data_is_said_once() -> None:
 def test_control_characters_in_a_message_cannot_steer_the_terminal() -> None:
     event = completed(OUTLINE[0], "failed", error_code=Code.PZ0501.value, error_message="\x1b[2Jgone\rover")
     assert "  error PZ0501: \\x1b[2Jgone\\x0dover" in printed([event])
+
+
+def test_views_and_checks_name_no_rows_that_nobody_counted() -> None:
+    """``ok some_view 0 rows`` once read as if the view were empty, and a check's 0 rows as no violation."""
+    load, view, check, _ = OUTLINE
+    outline = (load, replace(view, counted=False), replace(check, counted=False))
+    start = RunStarted(run_id=RUN, at=AT, project_name="shop", node_count=3, outline=outline)
+    assert printed([start, completed(load), completed(view), completed(check, "failed"), completed(check, rows=2)]) == [
+        "ok crm.orders 0 rows 5 ms",
+        "ok stg_orders 5 ms",
+        "FAIL stg_orders.not_null 5 ms",
+        "ok stg_orders.not_null 2 rows 5 ms",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_frame_shows_flows_nodes_figures_and_a_bar() -> None:
         "    ├── ·       stg_orders.not_null",
         "    └── ·       lake.orders",
     ]
+
+
+def test_views_and_checks_show_their_time_alone() -> None:
+    load, view, *_ = OUTLINE
+    outline = (load, dataclasses.replace(view, counted=False))
+    start = RunStarted(run_id=RUN, project_name="shop", node_count=2, outline=outline)
+    lines = screen([start, completed(load), completed(view, ms=1500)], 80, 20)
+    assert lines[2].split()[-4:] == ["0", "rows", "-/s", "0.0s"]
+    assert lines[3].split()[1:] == ["ok", "stg_orders", "1.5s"]
+    assert len(lines[2]) == len(lines[3])
 
 
 def test_a_finished_board_shows_how_each_node_ended() -> None:

@@ -91,12 +91,16 @@ def _optional() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OutlineNode:
-    """A node that a run is going to execute; ``flow`` names the connected component that it belongs to."""
+    """A node that a run is going to execute; ``flow`` names the connected component that it belongs to.
+
+    Not ``counted`` are views and checks: their 0 rows say nothing about how many there are.
+    """
 
     node_id: str
     kind: str
     name: str
     flow: str = ""
+    counted: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from pz.cli.output import printable
 from pz.cli.render.lines import counted
 from pz.cli.render.table import print_table
 from pz.errors import Code, Problem, ProjectError
+from pz.graph.model import NodeKind
 
 if TYPE_CHECKING:
     from pz.runs.history import RunEntry
@@ -134,4 +135,5 @@ def _print(cli: Invocation, entry: RunEntry, nodes: tuple[NodeResult, ...]) -> N
 
 def _node_row(node: NodeResult) -> tuple[str, ...]:
     note = node.provenance or ("fused" if node.fused else "")
-    return (node.name, node.kind, node.status.value, str(node.rows), str(node.duration_ms), note)
+    rows = "" if node.kind == NodeKind.CHECK and not node.rows else str(node.rows)
+    return (node.name, node.kind, node.status.value, rows, str(node.duration_ms), note)

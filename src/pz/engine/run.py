@@ -37,7 +37,7 @@ from pz.engine.result import Progress, RunResult
 from pz.engine.tasks import tasks_for
 from pz.errors import Problem, Severity
 from pz.events import EventBus, Notice, OutlineNode, RetentionSwept, RunCompleted, RunStarted, now, timestamp
-from pz.graph.model import SinkNode, SourceNode
+from pz.graph.model import CheckNode, Node, PipelineNode, SinkNode, SourceNode
 from pz.graph.selection import flow_names
 from pz.plan.artifact import write_plan
 from pz.runs.directory import RunDirectory
@@ -93,10 +93,16 @@ def _outline(prepared: Prepared) -> tuple[OutlineNode, ...]:
     """What will run, flow by flow; a flow is called after its last pipeline."""
     graph = prepared.graph
     return tuple(
-        OutlineNode(node.id, node.kind.value, node.name, name)
+        OutlineNode(node.id, node.kind.value, node.name, name, counted=_counted(node))
         for name, flow in zip(flow_names(graph), graph.components(), strict=True)
         for node in graph.in_order(flow & prepared.execution)
     )
+
+
+def _counted(node: Node) -> bool:
+    """Whether the node's result says how many rows there are."""
+    computed_later = isinstance(node, PipelineNode) and node.is_view and not node.passes_through
+    return not (computed_later or isinstance(node, CheckNode))
 
 
 @dataclass

@@ -36,7 +36,7 @@ class RemarkRenderer:
 
 
 class ConsoleRenderer(RemarkRenderer):
-    """``ok|FAIL|skip|reused|carried|fused <name> <rows> rows <ms> ms``, errors indented below.
+    """``ok|FAIL|skip|reused|carried|fused <name> <rows> rows <ms> ms``, errors indented below; views and checks without rows.
 
     Quiet (-1) prints failures and warnings only; verbose (1) adds starts, kinds and accounting; 2 adds progress.
     """
@@ -44,12 +44,15 @@ class ConsoleRenderer(RemarkRenderer):
     def __init__(self, out: Stream, verbosity: int = 0) -> None:
         super().__init__(out, verbosity)
         self._ended: RunCompleted | None = None
+        self._uncounted: frozenset[str] = frozenset()
 
     def handle(self, event: Event) -> None:
         """Print what the event means to a reader of a log."""
         super().handle(event)
-        if isinstance(event, RunStarted) and self._ended is not None:
-            self._out.line(pass_line(self._ended))
+        if isinstance(event, RunStarted):
+            self._uncounted = frozenset(node.node_id for node in event.outline if not node.counted)
+            if self._ended is not None:
+                self._out.line(pass_line(self._ended))
         if isinstance(event, RunCompleted):
             self._ended = event
         for line in self._lines(event):
@@ -59,7 +62,8 @@ class ConsoleRenderer(RemarkRenderer):
         loud, louder = self._verbosity >= 1, self._verbosity >= 2
         match event:
             case NodeCompleted() if self._verbosity >= 0 or event.status == "failed":
-                return [completed_line(event, verbose=loud), *error_lines(event)]
+                counted = event.node_id not in self._uncounted
+                return [completed_line(event, counted=counted, verbose=loud), *error_lines(event)]
             case RunStarted() if loud:
                 return [f"start run {event.run_id}: {event.node_count} nodes of {event.project_name}"]
             case NodeStarted() if loud:

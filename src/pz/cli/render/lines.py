@@ -43,9 +43,10 @@ def node_word(event: NodeCompleted) -> str:
     return "fused" if event.fused else "ok"
 
 
-def completed_line(event: NodeCompleted, *, verbose: bool = False) -> str:
-    """``ok orders 3 rows 12 ms``; with ``verbose`` also the kind and the accounting blocks."""
-    line = f"{node_word(event)} {event.node_name} {event.rows} rows {event.duration_ms} ms"
+def completed_line(event: NodeCompleted, *, counted: bool = True, verbose: bool = False) -> str:
+    """``ok orders 3 rows 12 ms``; no rows for what is not ``counted``; ``verbose``: also kind and accounting blocks."""
+    rows = f" {event.rows} rows" if counted or event.rows else ""
+    line = f"{node_word(event)} {event.node_name}{rows} {event.duration_ms} ms"
     return f"{line} [{', '.join((event.kind, *_blocks(event)))}]" if verbose else line
 
 

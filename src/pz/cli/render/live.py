@@ -157,7 +157,8 @@ def _figures(row: Row, now: float, width: int, unicode: bool) -> str:
     if row.phase is Phase.WAITING:
         return ""
     seconds = row.elapsed(now)
-    parts = [f"{row.rows:>11,} rows", f"{_rate(row.rows, seconds):>9}", f"{_clock_text(seconds):>7}"]
+    moved = f"{row.rows:>11,} rows {_rate(row.rows, seconds):>9}"
+    parts = [moved if row.node.counted or row.rows else " " * len(moved), f"{_clock_text(seconds):>7}"]
     if row.remark:
         parts.append(row.remark)
     if row.phase is Phase.RUNNING and row.total:
