@@ -146,6 +146,16 @@ LOAD = [
         verbs=(("run", "--vars", "{"), ("run", "--vars", "[1]"), ("test", "--vars", "1")),
     ),
     Bad(
+        "PZ0716",
+        project("vars: { day: 1 }\n"),
+        "",
+        "Correct the name",
+        message="did you mean 'day'?",
+        exit=0,
+        severity="warning",
+        verbs=(("run", "--all", "--vars", '{"dya": 2}'), ("test", "--vars", '{"dya": 2}')),
+    ),
+    Bad(
         "PZ0103",
         connection("  connector: localfiles\n  root: ${NO_SUCH_VARIABLE}\n"),
         "connections.yml:4",

@@ -243,3 +243,11 @@ def test_a_failed_check_says_what_to_run_where(
     monkeypatch.chdir(tmp_path)
     with duckdb.connect() as shell:
         assert shell.execute(hint.split("shell: ")[1]).fetchall() == expected
+
+
+def test_a_variable_that_is_used_may_come_from_the_command_line_alone(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"pipelines/n.sql": "INSERT INTO {{ sink('lake', 'n') }} SELECT {{ var('n') }} AS n"})
+    result = run(demo, vars={"n": 7})
+    assert rows(tmp_path / "out/n/*.parquet") == [(7,)]
+    assert [problem.code for problem in result.problems] == []
+    assert [problem.code for problem in run(demo, vars={"n": 7, "m": 1}).problems] == [Code.PZ0716]

@@ -149,6 +149,7 @@ class Code(StrEnum):
     PZ0712 = "PZ0712"
     PZ0713 = "PZ0713"
     PZ0714 = "PZ0714"
+    PZ0716 = "PZ0716"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -729,6 +730,11 @@ CODES: dict[Code, CodeInfo] = {
         "run, note",
         "State was not advanced because not every output below the dataset has committed in this run.",
         "Run the whole flow, or continue with `pz retry`.",
+    ),
+    Code.PZ0716: CodeInfo(
+        "run, test, warning",
+        "`--vars` gives a variable that the project neither declares nor uses.",
+        "Correct the name, or leave it out.",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."

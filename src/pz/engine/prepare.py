@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pz.connectors.registry import Registry
-from pz.errors import Problem, Problems
-from pz.graph.compiler import compile_project
+from pz.errors import Code, Problem, Problems, Severity
+from pz.graph.compiler import Compiled, compile_project
 from pz.graph.dry_compile import dry_compile
 from pz.graph.model import Graph, NodeKind
 from pz.graph.selection import select
@@ -18,8 +18,9 @@ from pz.plan.configuration import check_configuration
 from pz.plan.connections import Connections
 from pz.plan.model import Plan
 from pz.plan.planner import plan_graph
-from pz.project.loader import load
+from pz.project.loader import Loaded, load
 from pz.project.model import Project
+from pz.project.nearmiss import near_miss
 
 __all__ = ["Prepared", "Request", "plan_for", "prepare"]
 
@@ -74,8 +75,20 @@ def prepare(
     dry.raise_errors()
     execution = choose(compiled.graph) if choose else _execution_set(compiled.graph, request)
     plan = plan_graph(loaded.project, compiled.graph, registry, execution)
-    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings)
+    unused = _unused_variables(loaded, compiled)
+    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings, *unused)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
+
+
+def _unused_variables(loaded: Loaded, compiled: Compiled) -> Iterator[Problem]:
+    """PZ0716 for what was given with ``--vars`` and is neither declared nor asked for: most likely misspelt."""
+    known = set(loaded.project.vars).difference(loaded.undeclared) | compiled.variables
+    for name in loaded.undeclared:
+        if name not in known:
+            close = near_miss(name, sorted(known))
+            meant = f"; did you mean '{close}'?" if close else ""
+            message = f"--vars gives '{name}', which the project neither declares nor uses{meant}"
+            yield Problem(Code.PZ0716, message, severity=Severity.WARNING)
 
 
 def _validate_options(project: Project, graph: Graph, registry: Registry) -> None:

@@ -31,10 +31,11 @@ __all__ = ["Compiled", "compile_project"]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The graph of a project, and what is worth saying about it."""
+    """The graph of a project, what is worth saying about it, and the names that var() was called with."""
 
     graph: Graph
     warnings: tuple[Problem, ...] = ()
+    variables: frozenset[str] = frozenset()
 
 
 def compile_project(project: Project, environ: Mapping[str, str] | None = None) -> Compiled:
@@ -43,7 +44,8 @@ def compile_project(project: Project, environ: Mapping[str, str] | None = None) 
     ``environ`` (default: the process's) is what env() sees.
     """
     problems = Problems()
-    bindings = _bind(project, _render(project, os.environ if environ is None else environ, problems), problems)
+    rendered = _render(project, os.environ if environ is None else environ, problems)
+    bindings = _bind(project, rendered, problems)
     with Parser() as parser:
         understood = understand(parser, project, bindings, problems)
         problems.raise_errors()
@@ -52,7 +54,8 @@ def compile_project(project: Project, environ: Mapping[str, str] | None = None) 
     judge(graph, understood, problems)
     _warn_of_unused(project, bindings, graph, problems)
     problems.raise_errors()
-    return Compiled(graph, problems.warnings)
+    variables = frozenset[str]().union(*(found.variables for found in rendered.values()))
+    return Compiled(graph, problems.warnings, variables)
 
 
 def _render(project: Project, environ: Mapping[str, str], problems: Problems) -> dict[str, Rendered]:

@@ -79,6 +79,7 @@ class Calls:
         self.refs: list[RefCall] = []
         self.sinks: list[SinkCall] = []
         self.watermarks: list[WatermarkCall] = []
+        self.variables: set[str] = set()
         self.revealed: set[str] = set()
         self.failed = False
 
@@ -149,6 +150,7 @@ class Calls:
             hint = _suggestion(name, self._project.vars) or f"declare {name} below vars: in project.yml"
             self.problem(Code.PZ0104, f"var() names an unknown variable '{name}'", line, hint)
             return ""
+        self.variables.add(name)
         value = self._project.vars[name]
         if _holds_mark(value):
             self.problem(Code.PZ0104, f"variable '{name}' holds a NUL character", line, "remove the character")

@@ -35,10 +35,11 @@ CONFIGS = "configs"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A project and what was noticed while it was read."""
+    """A project and what was noticed while it was read. ``undeclared``: overridden variables that it does not declare."""
 
     project: Project
     warnings: tuple[Problem, ...] = ()
+    undeclared: tuple[str, ...] = ()
 
 
 def load(
@@ -56,12 +57,13 @@ def load(
     require_project(folder)
     problems = Problems()
     project = _project(folder, os.environ if environ is None else environ, problems)
-    if vars_override:
-        project = replace(project, vars={**project.vars, **vars_override})
+    overrides = vars_override or {}
+    undeclared = tuple(name for name in overrides if name not in project.vars)
+    project = replace(project, vars={**project.vars, **overrides})
     project = replace(project, pipelines=_pipelines(folder, problems))
     _warn_about_ignored_files(folder, problems)
     problems.raise_errors()
-    return Loaded(project, problems.warnings)
+    return Loaded(project, problems.warnings, undeclared)
 
 
 def require_project(folder: Path) -> None:

@@ -69,6 +69,7 @@ class Rendered:
     sinks: tuple[SinkCall, ...] = ()
     watermarks: tuple[WatermarkCall, ...] = ()
     uses_run_constants: bool = False
+    variables: frozenset[str] = frozenset()
     lines: tuple[int, ...] = ()
 
     def template_line(self, sql_line: int) -> int | None:
@@ -108,6 +109,7 @@ def _result(name: str, sql: str, lines: tuple[int, ...], calls: Calls) -> Render
         sinks=tuple(calls.sinks),
         watermarks=_once(calls.watermarks),
         uses_run_constants=RUN_ID in sql or RUN_STARTED_AT in sql,
+        variables=frozenset(calls.variables),
         lines=lines[: sql.count("\n") + 1],
     )
 
