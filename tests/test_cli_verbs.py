@@ -148,7 +148,10 @@ def test_a_stop_signal_ends_a_run_in_order(number: signal.Signals, minimal: Path
     assert "Traceback" not in errors
     events = [json.loads(line) for line in out.splitlines()]
     assert [e["status"] for e in events if e["event"] == "run_completed"] == ["fatal"]
-    assert json.loads(pz(minimal, "runs", "--json").out)[0]["status"] == "fatal"
+    (listed,) = json.loads(pz(minimal, "runs", "--json").out)
+    assert (listed["status"], listed["cancelled"]) == ("fatal", True)
+    assert " fatal (cancelled) " in pz(minimal, "runs").out
+    assert ": fatal (cancelled): " in pz(minimal, "runs", "show").out
 
 
 def test_a_second_signal_ends_at_once_and_leaves_a_dead_run(minimal: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PAGE = Page(
     "List past runs, newest first.",
     """Reads the run directories of the project. A run whose process is gone without a final status is listed as dead; `pz retry`
-    continues it when it is the last one.""",
+    continues it when it is the last one. One that was stopped in order (Ctrl-C) is listed as fatal (cancelled).""",
     (
         ("pz runs", "the last twenty"),
         ("pz runs --limit 5 --json", "for programs"),
@@ -70,11 +70,16 @@ def runs(cli: Invocation, limit: Limit = 20, as_json: AsJson = False) -> int:
 
 
 def _row(entry: RunEntry) -> tuple[str, ...]:
-    facts = _facts(entry)
+    facts = {**_facts(entry), "status": _status(entry)}
     return tuple(
         "" if facts[key] is None else str(facts[key])
         for key in ("runId", "status", "verb", "startedAt", "succeeded", "failed", "skipped", "retryOf")
     )
+
+
+def _status(entry: RunEntry) -> str:
+    """The status as people read it; ``fatal`` is what a cancelled run is called on the wire."""
+    return "dead" if entry.dead else f"{entry.status.value} (cancelled)" if entry.cancelled else entry.status.value
 
 
 def _facts(entry: RunEntry) -> dict[str, Any]:
@@ -94,6 +99,7 @@ def _facts(entry: RunEntry) -> dict[str, Any]:
         "retryOf": None if record is None else record.retry_of,
         "origin": entry.origin,
         "live": entry.live,
+        "cancelled": entry.cancelled,
     }
 
 
@@ -130,7 +136,7 @@ def _print(cli: Invocation, entry: RunEntry, nodes: tuple[NodeResult, ...]) -> N
     counts = f"{facts['succeeded']} succeeded, {facts['failed']} failed, {facts['skipped']} skipped"
     missing = 0 if entry.record is None else max(len(entry.record.nodes) - len(nodes), 0)
     open_ = f", {counted(missing, 'node')} without a result" if missing else ""
-    cli.output.out.line(f"run {entry.run_id}: {facts['status']}: {counts}{open_}")
+    cli.output.out.line(f"run {entry.run_id}: {_status(entry)}: {counts}{open_}")
 
 
 def _node_row(node: NodeResult) -> tuple[str, ...]:

@@ -51,6 +51,11 @@ class RunEntry:
         return self.began and not self.live and not self.damage and self.status is RunStatus.RUNNING
 
     @property
+    def cancelled(self) -> bool:
+        """Whether the run was told to stop, and stopped in order."""
+        return self.status is RunStatus.FATAL
+
+    @property
     def finished(self) -> bool:
         """Whether nothing is left to be done about this run."""
         return self.status is RunStatus.SUCCESS

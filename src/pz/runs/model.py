@@ -15,7 +15,7 @@ __all__ = ["NodeError", "NodeResult", "NodeStatus", "RecordedNode", "RunRecord",
 
 
 class RunStatus(StrEnum):
-    """``running`` until the last durable write of the run."""
+    """``running`` until the last durable write of the run; ``fatal``: cancelled before any node failed."""
 
     RUNNING = "running"
     SUCCESS = "success"
