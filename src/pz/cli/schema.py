@@ -27,7 +27,7 @@ _PAGE = Page(
     the YAML files.""",
     (
         ("pz schema accept crm.orders", "the new columns of one dataset are right"),
-        ("pz schema project > .pz/project.schema.json", "for an editor"),
+        ("pz schema project > project.schema.json", "for an editor"),
     ),
 )
 _ACCEPT = Page(
@@ -58,7 +58,8 @@ def register(app: typer.Typer, panel: str) -> None:
 def _print_page(name: str, files: str) -> Page:
     return Page(
         f"Print the JSON Schema of {files}.",
-        "Editors that speak YAML take it to check and complete; connectors' own options are part of it where they apply.",
+        """Editors that speak YAML take it to check and complete; connectors' own options are part of it where they apply. Name it
+        in the file's first line: # yaml-language-server: $schema=<path, seen from the file>.""",
         ((f"pz schema {name} > {name}.schema.json", "keep it in a file"),),
     )
 
