@@ -6,6 +6,7 @@ directory=$1 requirements=$2
 if ! "$PYTHON" -c 'import ensurepip' 2>/dev/null; then
   scripts/system_packages.sh python3-venv
 fi
+echo "installing pz and the pinned tools into $directory: a minute or two"
 "$PYTHON" -m venv "$directory"
 "$directory/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$requirements"
 "$directory/bin/pip" install --quiet --disable-pip-version-check --no-deps --editable .
