@@ -132,6 +132,18 @@ def test_rollback_refuses_what_is_not_backward_or_not_usable(
     assert value_of(state_dir) == "100.50"
 
 
+def test_a_rollback_that_finds_nothing_names_the_runs_that_recorded_something(state_dir: Path) -> None:
+    empty = a_run(state_dir, None)
+    with refused(Code.PZ0514) as raised:
+        rollback(state_dir, KEY, empty)
+    assert raised.value.problems[0].advice == f"no run recorded one; move it with `pz state set {KEY} --value ...`"
+    first, second = a_run(state_dir, recorded("40.00")), a_run(state_dir, recorded("50.00"))
+    a_run(state_dir, recorded("60", cursor="other"))
+    with refused(Code.PZ0514) as raised:
+        rollback(state_dir, KEY, empty)
+    assert raised.value.problems[0].advice == f"the newest that recorded one: {second} (50.00), {first} (40.00)"
+
+
 def test_rollback_to_a_run_that_is_not_there_is_refused(state_dir: Path) -> None:
     with refused(Code.PZ0514):
         rollback(state_dir, KEY, "20260101T000000000Z-abcd")

@@ -15,8 +15,8 @@ from typing import Any
 from pz.cursors import CursorError, CursorType, canonical, compare
 from pz.errors import Code, Problem, StateError, os_problem
 from pz.runs.directory import is_live, run_paths
-from pz.runs.history import find
-from pz.runs.model import NodeResult, RunStatus
+from pz.runs.history import find, list_runs
+from pz.runs.model import NodeResult, RunResults, RunStatus
 from pz.state.audit import AuditLine, append_audit
 from pz.state.entries import Entry, Token, Watermark, entry_from_json, value_from_json
 from pz.state.locks import RunLocks, dataset_lock
@@ -26,6 +26,7 @@ from pz.state.watermarks import watermark_store
 __all__ = ["MANUAL", "Change", "ShownState", "clear", "rollback", "set_value", "show"]
 
 MANUAL = "manual"
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +163,34 @@ def _recorded(state_dir: Path, key: str, run_id: str, cursor: str, type_: Cursor
     run = find(state_dir, run_id)
     results = None if run is None else run.results
     if results is None:
-        raise StateError(Problem(Code.PZ0514, f"there is no run {run_id} with readable results"))
-    node = next((n for n in results.nodes if (n.watermark or {}).get("dataset") == key), None)
-    recorded = None if node is None else _watermark_of(node)
+        hint = _elsewhere(state_dir, key, cursor, type_)
+        raise StateError(Problem(Code.PZ0514, f"there is no run {run_id} with readable results", hint=hint))
+    recorded = _watermark_in(results, key)
     if recorded is None:
-        raise StateError(Problem(Code.PZ0514, f"run {run_id} recorded no usable watermark of '{key}'"))
+        hint = _elsewhere(state_dir, key, cursor, type_)
+        raise StateError(Problem(Code.PZ0514, f"run {run_id} recorded no usable watermark of '{key}'", hint=hint))
     if (recorded.cursor, recorded.type) != (cursor, type_):
         said = (
             f"run {run_id} recorded cursor '{recorded.cursor}' ({recorded.type}) for '{key}', not '{cursor}' ({type_})"
         )
-        raise StateError(Problem(Code.PZ0514, said))
+        raise StateError(Problem(Code.PZ0514, said, hint=_elsewhere(state_dir, key, cursor, type_)))
     complete = results.status is RunStatus.SUCCESS
     return recorded.value, () if complete else (f"run {run_id} ended as {results.status}",)
+
+
+def _watermark_in(results: RunResults, key: str) -> Watermark | None:
+    """What a run recorded for a dataset, if it can be used."""
+    node = next((n for n in results.nodes if (n.watermark or {}).get("dataset") == key), None)
+    return None if node is None else _watermark_of(node)
+
+
+def _elsewhere(state_dir: Path, key: str, cursor: str, type_: CursorType) -> str:
+    """The hint that names the newest runs that could be gone back to, with what they recorded."""
+    found = ((run.run_id, _watermark_in(run.results, key)) for run in list_runs(state_dir) if run.results is not None)
+    usable = [f"{run} ({at.value})" for run, at in found if at is not None and (at.cursor, at.type) == (cursor, type_)]
+    if not usable:
+        return f"no run recorded one; move it with `pz state set {key} --value ...`"
+    return f"the newest that recorded one: {', '.join(usable[:MOST_NAMED])}"
 
 
 def _watermark_of(node: NodeResult) -> Watermark | None:
