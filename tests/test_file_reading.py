@@ -405,7 +405,7 @@ class TestPartitions:
         put(tmp_path, b"a,b\n1,x\n")
         (partition,) = partitions(tmp_path, dataset("f.csv", AB))
         put(tmp_path, b"a,b\n1,x\n2,y\n")
-        with pytest.raises(PermanentError) as caught:
+        with pytest.raises(PermanentError, match=r"file 'f\.csv' changed since the run that is continued") as caught:
             source(tmp_path).restore_partition(dataset("f.csv", AB), ReadHints(), partition.spec)
         assert caught.value.code is Code.PZ0721
 
@@ -416,7 +416,7 @@ class TestPartitions:
         next(batches)
         with (tmp_path / "f.csv").open("ab") as growing:
             growing.write(b"1000,x\n")
-        with pytest.raises(PermanentError) as caught:
+        with pytest.raises(PermanentError, match=r"file 'f\.csv' changed while it was read") as caught:
             list(batches)
         assert caught.value.code is Code.PZ0721
 

@@ -39,18 +39,18 @@ class FileStamp:
         status = path.stat()
         return cls(path, name, status.st_size, status.st_mtime_ns)
 
-    def verify(self) -> None:
-        """Raise PermanentError PZ0721 when the file is not what it was."""
+    def verify(self, since: str = "while it was read") -> None:
+        """Raise PermanentError PZ0721 when the file is not what it was; ``since`` says when it was that."""
         try:
             now = FileStamp.take(self.path, self.name)
         except OSError as error:
-            raise _changed(self.name, "is gone") from error
+            raise _changed(self.name, "is gone", since) from error
         if now != self:
-            raise _changed(self.name, "changed")
+            raise _changed(self.name, "changed", since)
 
 
-def _changed(name: str, what: str) -> PermanentError:
-    return PermanentError(f"file '{name}' {what} while it was read", code=Code.PZ0721)
+def _changed(name: str, what: str, since: str) -> PermanentError:
+    return PermanentError(f"file '{name}' {what} {since}", code=Code.PZ0721)
 
 
 @dataclass(frozen=True, slots=True)

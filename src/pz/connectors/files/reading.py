@@ -201,7 +201,7 @@ class FileSource:
         told = json.loads(spec)
         files = tuple(FileStamp(Path(path), name, size, mtime) for path, name, size, mtime in told["files"])
         for file in files:
-            file.verify()
+            file.verify(since="since the run that is continued")
         self._seen.update(_names(files))
         options = ReadOptions.parse(dataset.entity, dataset.options)
         self._last = FilePartition(files, options, FileSchema.from_json(told["schema"]), dataset, hints)

@@ -318,15 +318,15 @@ class _Work:
             return own
         first = self.failures[0]
         assert isinstance(first, ConnectorError)
-        message = f"{len(self.failures)} of {total} partition(s) failed: {first.message}"
+        counted = f"{len(self.failures)} of {total} partitions failed: " if total > 1 else ""
+        message = f"{counted}{first.message}"
         transient = [f for f in self.failures if isinstance(f, TransientError)]
         if len(transient) == len(self.failures):
             asked = [f.retry_after for f in transient if f.retry_after is not None]
             return TransientError(message, retry_after=max(asked, default=None), hint=first.hint, code=first.code)
         permanent = next(f for f in self.failures if not isinstance(f, TransientError))
         assert isinstance(permanent, ConnectorError)
-        message = f"{len(self.failures)} of {total} partition(s) failed: {permanent.message}"
-        return PermanentError(message, hint=permanent.hint, code=permanent.code)
+        return PermanentError(f"{counted}{permanent.message}", hint=permanent.hint, code=permanent.code)
 
 
 def _verifier(part: Partition) -> Callable[[], None] | None:
