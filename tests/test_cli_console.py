@@ -131,3 +131,15 @@ def test_views_and_checks_name_no_rows_that_nobody_counted() -> None:
         "FAIL stg_orders.not_null 5 ms",
         "ok stg_orders.not_null 2 rows 5 ms",
     ]
+
+
+def test_a_later_pass_does_not_repeat_what_an_earlier_one_said() -> None:
+    """``--until-caught-up`` once printed the same warning and hint with every pass."""
+    start = RunStarted(run_id=RUN, at=AT, project_name="shop", node_count=1, outline=OUTLINE[:1])
+    same = Notice(run_id=RUN, at=AT, severity="warning", message="no cursor value", code=Code.PZ0712.value)
+    other = replace(same, message="another")
+    lines = printed([start, same, start, same, other, start, same, other])
+    assert [line for line in lines if line.startswith("warning")] == [
+        "warning PZ0712: no cursor value",
+        "warning PZ0712: another",
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pz.cli.failures import problem_lines
 from pz.cli.output import Stream, printable
-from pz.cli.render.lines import completed_line, error_lines, pass_line, remark, retention_line
+from pz.cli.render.lines import Repeats, completed_line, error_lines, pass_line, remark, retention_line
 from pz.errors import Severity
 from pz.events import Event, NodeCompleted, NodeProgress, NodeStarted, RetentionSwept, RunCompleted, RunStarted
 
@@ -18,12 +18,13 @@ class RemarkRenderer:
         self._out = out
         self._verbosity = verbosity
         self._names: dict[str, str] = {}
+        self._repeats = Repeats()
 
     def handle(self, event: Event) -> None:
         """Print the event if it is a note or a warning."""
         if isinstance(event, NodeStarted | NodeCompleted):
             self._names[event.node_id] = event.node_name
-        problem = remark(event, self._names)
+        problem = None if self._repeats.known(event) else remark(event, self._names)
         if problem is not None and (self._verbosity >= 0 or problem.severity is not Severity.NOTE):
             for line in problem_lines(problem):
                 self._out.line(line)

@@ -18,9 +18,11 @@ from pz.events import (
     RetentionSwept,
     RetryScheduled,
     RunCompleted,
+    RunStarted,
 )
 
 __all__ = [
+    "Repeats",
     "completed_line",
     "counted",
     "error_lines",
@@ -109,6 +111,23 @@ def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
         case BreakerStateChanged():
             return _note(f"connection '{event.connection}': circuit breaker {event.state}")
     return None
+
+
+class Repeats:
+    """Knows the notices of earlier passes of ``--until-caught-up``, which need not be read again."""
+
+    def __init__(self) -> None:
+        self._earlier: set[tuple[str, str | None, str]] = set()
+        self._now: set[tuple[str, str | None, str]] = set()
+
+    def known(self, event: Event) -> bool:
+        """Whether an earlier pass said the same."""
+        if isinstance(event, RunStarted):
+            self._earlier |= self._now
+        if not isinstance(event, Notice):
+            return False
+        self._now.add((event.severity, event.code, event.message))
+        return (event.severity, event.code, event.message) in self._earlier
 
 
 def _notice(event: Notice) -> Problem:

@@ -15,7 +15,7 @@ from pz.cli.failures import problem_lines
 from pz.cli.output import printable
 from pz.cli.render.board import Board, Phase, Row, chosen
 from pz.cli.render.cells import cut
-from pz.cli.render.lines import counted, pass_line, remark
+from pz.cli.render.lines import Repeats, counted, pass_line, remark
 from pz.errors import Severity
 from pz.events import Event, NodeCompleted, NodeStarted, RunCompleted, RunStarted
 
@@ -38,6 +38,7 @@ class LiveRenderer:
         self._clock = clock
         self._board = Board()
         self._names: dict[str, str] = {}
+        self._repeats = Repeats()
         self._live: Live | None = None
         self._ended: RunCompleted | None = None
 
@@ -72,7 +73,7 @@ class LiveRenderer:
         return "utf" in self._console.encoding.lower()
 
     def _print_remark(self, event: Event) -> None:
-        problem = remark(event, self._names)
+        problem = None if self._repeats.known(event) else remark(event, self._names)
         if problem is None or (self._verbosity < 0 and problem.severity is Severity.NOTE):
             return
         style = "yellow" if problem.severity is Severity.WARNING else "dim"
