@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.connectors.duckdb.connector import DuckDb
+from pz.connectors.duckdb.faults import explain
 from pz.errors import Code
 
 Rows = list[tuple[Any, ...]]
@@ -44,6 +46,14 @@ WAYS = ("native", "session", "shared session")
 
 def spec(base: Path, **kept: Any) -> ConnectionSpec:
     return ConnectionSpec("Ware House", {"path": "w.duckdb"}, base, **kept)
+
+
+def storage_checksum(header: bytes) -> bytes:
+    """The checksum in front of a DuckDB file's first header."""
+    result = 5381
+    for (word,) in struct.iter_unpack("<Q", header):
+        result ^= word * 0xBF58476D1CE4E5B9 & 2**64 - 1
+    return struct.pack("<Q", result)
 
 
 def target(base: Path, sql: str) -> None:
@@ -247,6 +257,28 @@ class TestWriting:
             write(tmp_path, way, output(WriteStrategy.APPEND, "nosuch.t"), "SELECT 1 AS a")
         assert caught.value.code is Code.PZ0780
         assert "CREATE SCHEMA nosuch" in (caught.value.hint or "")
+
+    def test_a_file_of_another_version_names_both_versions(self, tmp_path: Path) -> None:
+        target(tmp_path, "CREATE TABLE t (a INTEGER)")
+        content = bytearray((tmp_path / "w.duckdb").read_bytes())
+        content[12] = 250  # the version of the storage, behind a checksum and the magic bytes
+        content[:8] = storage_checksum(bytes(content[8:4096]))
+        (tmp_path / "w.duckdb").write_bytes(content)
+        with pytest.raises(PermanentError) as caught:
+            write(tmp_path, "session", output(WriteStrategy.APPEND), "SELECT 1 AS a")
+        assert caught.value.code is Code.PZ0781
+        assert caught.value.message == (
+            f"DuckDB file 'w.duckdb' was made by a newer version of DuckDB, which DuckDB {duckdb.__version__} here cannot read"
+        )
+
+    def test_a_file_of_a_version_that_duckdb_knows_names_it(self) -> None:
+        text = (
+            "IO Error: Trying to read a database file with version number 51, but we can only read versions between 64 and 68.\n"
+            "The database file was created with DuckDB version v0.8.1.\n\nThe storage"
+        )
+        explained = explain(duckdb.IOException(text), "w.duckdb")
+        assert explained is not None
+        assert "was made by DuckDB version v0.8.1, which DuckDB " in explained.message
 
     def test_a_directory_where_the_file_belongs_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "w.duckdb").mkdir()

@@ -12,6 +12,7 @@ __all__ = ["explain"]
 _OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
 _COLUMN = re.compile(r"when casting from source column (.+?)(?:\s|$)")
 _SCHEMA = re.compile(r"Schema with name (.+?) does not exist")
+_MADE_BY = re.compile(r"was created with (an? )?(.+?)\.\s")
 _TABLE = re.compile(r"Table with name (.+?) does not exist")
 
 
@@ -35,11 +36,7 @@ def _about_file(text: str, path: str) -> ConnectorError | None:
     if "not a valid DuckDB database file" in text or "Could not read from file" in text:
         return PermanentError(f"'{path}' is not a DuckDB database file", code=Code.PZ0781)
     if "version number" in text or "newer version of DuckDB" in text:
-        return PermanentError(
-            f"DuckDB file '{path}' was made by another version of DuckDB",
-            code=Code.PZ0781,
-            hint="use the version that made it, or export it and import it again",
-        )
+        return _of_another_version(text, path)
     if "database does not exist" in text:
         return PermanentError(f"DuckDB file '{path}' does not exist", code=Code.PZ0353)
     if "Cannot open file" in text or "Cannot open database" in text:
@@ -50,6 +47,18 @@ def _about_file(text: str, path: str) -> ConnectorError | None:
     if "corrupt" in text.lower() or "checksum" in text.lower():
         return PermanentError(f"DuckDB file '{path}' is damaged", code=Code.PZ0781)
     return None
+
+
+def _of_another_version(text: str, path: str) -> ConnectorError:
+    import duckdb
+
+    made = _MADE_BY.search(text)
+    by = ("a " if made[1] else "") + made[2] if made else "another version of DuckDB"
+    return PermanentError(
+        f"DuckDB file '{path}' was made by {by}, which DuckDB {duckdb.__version__} here cannot read",
+        code=Code.PZ0781,
+        hint="install a `duckdb` that reads it, or export it with the one that made it (EXPORT DATABASE) and import it",
+    )
 
 
 def _about_content(text: str, path: str) -> ConnectorError | None:
