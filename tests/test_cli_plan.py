@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cli_support import invoke
+from pz.api import open_project
 from pz.codes import Code
 from pz.connectors.contract import ReadShape
 from pz.errors import Problem, Severity
@@ -15,7 +16,9 @@ from pz.graph.delivery import Guarantee
 from pz.graph.model import NodeKind
 from pz.plan.artifact import plan_to_json, write_plan
 from pz.plan.model import Budget, Plan, PlannedNode, Way
+from pz.plan.planner import thread_notes
 from pz.project.model import RetryPolicy
+from pz.project.scaffold import create
 
 MIB = 1024 * 1024
 ONCE = Guarantee("effectively-once", "keys unique")
@@ -99,3 +102,21 @@ def test_a_refusal_outside_of_the_selection_is_in_the_artifact() -> None:
     node = PlannedNode("e" * 16, NodeKind.SOURCE_LOAD, "x.y", Way.ARROW_STREAM, "read=feed", refusal=refusal)
     (written,) = plan_to_json(Plan((node,), PLAN.budget))["nodes"]
     assert written["refusal"] == {"code": "PZ0363", "message": "no tokens here"}
+
+
+def test_threads_are_worth_a_note_where_each_has_little_memory() -> None:
+    """Once every plan of every fresh project ended in this note."""
+    assert list(thread_notes(None, 8 * 1024 * MIB, 8)) == []
+    assert list(thread_notes(4, 1024 * MIB, 64)) == []
+    (note,) = thread_notes(None, 8 * 1024 * MIB, 64)
+    assert note.startswith("engine.duckdb.threads is not set: DuckDB uses 64 cores, with 128 MiB of memory for each")
+
+
+def test_a_fused_chain_gives_its_reason_once(tmp_path: Path) -> None:
+    create(tmp_path / "demo", "minimal")
+    reasons = [node.reason for node in open_project(tmp_path / "demo").plan().nodes]
+    assert [reason.split("; ")[-1] for reason in reasons] == [
+        "fused into lake.joined_in_2024",
+        "fused into lake.joined_in_2024",
+        "one statement from source to sink 'lake.joined_in_2024', nothing staged to resume from",
+    ]

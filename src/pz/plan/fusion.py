@@ -33,7 +33,8 @@ def fuse(
             ids = tuple(node.id for node in chain)
             for node in chain:
                 planned = by_id[node.id]
-                reason = f"{planned.reason}; one statement from source to sink, nothing staged to resume from"
+                whole = f"one statement from source to sink '{sink.name}', nothing staged to resume from"
+                reason = f"{planned.reason}; {whole if node is sink else f'fused into {sink.name}'}"
                 by_id[node.id] = replace(planned, way=Way.FUSED, reason=reason, fused_with=ids)
     return tuple(by_id[planned.node_id] for planned in nodes)
 

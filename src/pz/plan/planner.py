@@ -7,7 +7,8 @@ only raised for nodes that will run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pz.connectors.contract import (
@@ -56,13 +57,20 @@ def plan_graph(project: Project, graph: Graph, registry: Registry, execution: fr
     nodes = tuple(planner.planned[node.id] for node in graph.nodes)
     if project.on_source_drift is DriftPolicy.IGNORE and not project.engine.force_universal:
         nodes = fuse(graph, nodes, execution)
-    return Plan(nodes, budget(project.engine), _notes(project))
+    memory = budget(project.engine)
+    return Plan(nodes, memory, tuple(thread_notes(project.engine.duckdb.threads, memory.duckdb, os.cpu_count() or 1)))
 
 
-def _notes(project: Project) -> tuple[str, ...]:
-    if project.engine.duckdb.threads is None:
-        return ("engine.duckdb.threads is not set: DuckDB uses every core, and wide tables cost memory per thread",)
-    return ()
+def thread_notes(threads: int | None, memory: int, cores: int) -> Iterator[str]:
+    """A note where DuckDB would use so many cores that each has little of the ``memory``; wide tables need more."""
+    share = memory // cores
+    if threads is None and share < LEAST_PER_THREAD:
+        each = f"{share // 2**20} MiB of memory for each"
+        yield f"engine.duckdb.threads is not set: DuckDB uses {cores} cores, with {each}; wide tables may need fewer threads"
+
+
+LEAST_PER_THREAD = 256 * 2**20
+"""Bytes for each thread below which a plan says so; DuckDB's guide asks for at least 125 MB, and more for wide tables."""
 
 
 @dataclass
