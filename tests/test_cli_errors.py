@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +193,12 @@ def test_init_refuses_with_its_codes(arguments: tuple[str, ...], code: Code, tmp
     got = invoke("--project", str(tmp_path), *arguments)
     assert got.code == 2
     assert got.err.startswith(f"error {code}: ")
+
+
+def test_init_prints_a_command_that_can_be_pasted(tmp_path: Path) -> None:
+    got = invoke("--project", str(tmp_path), "init", "my shop's")
+    command = got.out.splitlines()[-1].removeprefix("next: ").removesuffix(" && pz run --all")
+    assert shlex.split(command) == ["cd", str(tmp_path / "my shop's")]
 
 
 def test_init_makes_a_project_and_says_what_comes_next(tmp_path: Path) -> None:

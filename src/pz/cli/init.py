@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -67,4 +68,4 @@ def init(
 
 def _tell(cli: Invocation, target: Path, written: list[Path]) -> None:
     cli.output.out.line(f"created {target} ({len(written)} files)")
-    cli.output.out.line(f"next: cd {target} && pz run --all")
+    cli.output.out.line(f"next: cd {shlex.quote(str(target))} && pz run --all")
