@@ -36,7 +36,8 @@ _PAGE = Page(
 _TEST = Page(
     "Put a connector through the conformance suite.",
     """Runs every check of the connector contract against the fixture that the connector declares (entry-point group
-    pz.connector_fixtures) and prints one line a check. For authors of connectors, and for anybody who wants to know.""",
+    pz.connector_fixtures) and prints one line a check. For authors of connectors, and for anybody who wants to know. One
+    whose far side is a server of its own may declare none; `pz validate --connect` tries the connections of a project.""",
     (("pz connectors test duckdb", "one line a check, failures with their reason"),),
     (ALWAYS_EXITS[0], (1, "at least one check failed"), *ALWAYS_EXITS[1:]),
 )
@@ -107,8 +108,9 @@ def conformance(cli: Invocation, name: Name) -> int:
             Registry.default().get(name)
             known = ", ".join(fixture_names())
             raise usage_error(
-                f"connector '{name}' declares no fixture to test it with",
-                f"its package declares one in the entry-point group {GROUP}; there are fixtures for: {known}",
+                f"connector '{name}' declares no fixture to test it with, so this verb cannot tell anything about it",
+                f"your own connections are tried by `pz validate --connect`; there are fixtures for: {known} (the author of a "
+                f"connector declares one in the entry-point group {GROUP})",
             )
         report = run_conformance(fixture)
     cli.output.out.write(printable(report.render()) + "\n")
