@@ -192,3 +192,22 @@ def test_a_freshness_that_reaches_behind_the_first_day_is_fresh(tmp_path: Path) 
     write(tmp_path, {"connections.yml": CONNECTIONS, "pipelines/p.sql": sql, "pipelines/configs/p.yml": config})
     got = invoke(tmp_path, "run", "--all")
     assert got.code == 0, got.out
+
+
+@pytest.mark.parametrize(
+    ("files", "line", "note"),
+    [
+        ({}, "validate", "note: the project has no pipelines"),
+        ({}, "run --all", "note: the project has no pipelines"),
+        ({}, "run", "note: the project has no pipelines"),
+        ({}, "test", "note: the project has no pipelines"),
+        ({"pipelines/p.sql": FINE}, "test", "note: the project has no checks"),
+        ({"pipelines/p.sql": FINE}, "test --select p", "note: the selection has no checks"),
+    ],
+)
+def test_success_that_means_nothing_says_so(files: dict[str, str], line: str, note: str, tmp_path: Path) -> None:
+    write(tmp_path, {"connections.yml": CONNECTIONS, **files})
+    got = invoke(tmp_path, *line.split())
+    assert got.code == 0
+    assert note in got.out + got.err
+    assert invoke(tmp_path, "-q", *line.split()).err == ""

@@ -150,6 +150,7 @@ class Code(StrEnum):
     PZ0713 = "PZ0713"
     PZ0714 = "PZ0714"
     PZ0716 = "PZ0716"
+    PZ0717 = "PZ0717"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -736,10 +737,19 @@ CODES: dict[Code, CodeInfo] = {
         "`--vars` gives a variable that the project neither declares nor uses.",
         "Correct the name, or leave it out.",
     ),
+    Code.PZ0717: CodeInfo(
+        "validate, run, test, note",
+        "There is nothing to do: the project has no pipelines, or no checks.",
+        "Add a pipeline or a check; see the quickstart.",
+    ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."
     ),
-    Code.PZ0721: CodeInfo("run", "A file changed while it was read.", "Run again when the file is complete."),
+    Code.PZ0721: CodeInfo(
+        "run",
+        "A file changed while it was read, or since the run that a retry continues.",
+        "Run again when the file is complete.",
+    ),
     Code.PZ0722: CodeInfo(
         "run", "A file cannot be read in its declared format.", "Correct the file, its format or its columns."
     ),

@@ -76,7 +76,8 @@ def prepare(
     execution = choose(compiled.graph) if choose else _execution_set(compiled.graph, request)
     plan = plan_graph(loaded.project, compiled.graph, registry, execution)
     unused = _unused_variables(loaded, compiled)
-    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings, *unused)
+    idle = _nothing_to_do(request, compiled.graph, execution)
+    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings, *unused, *idle)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
 
 
@@ -89,6 +90,18 @@ def _unused_variables(loaded: Loaded, compiled: Compiled) -> Iterator[Problem]:
             meant = f"; did you mean '{close}'?" if close else ""
             message = f"--vars gives '{name}', which the project neither declares nor uses{meant}"
             yield Problem(Code.PZ0716, message, severity=Severity.WARNING)
+
+
+def _nothing_to_do(request: Request, graph: Graph, execution: frozenset[str]) -> Iterator[Problem]:
+    """The note that success means nothing here."""
+    message = None
+    if not graph.nodes:
+        message = "the project has no pipelines, so there is nothing to run: add pipelines/<name>.sql"
+    elif request.verb == "test" and not execution:
+        where = "the selection" if request.select is not None else "the project"
+        message = f"{where} has no checks, so nothing was tested: add `checks:` in pipelines/configs/<name>.yml"
+    if message is not None:
+        yield Problem(Code.PZ0717, message, severity=Severity.NOTE)
 
 
 def _validate_options(project: Project, graph: Graph, registry: Registry) -> None:
