@@ -119,6 +119,7 @@ def a_directory_for_the_file(root: Path) -> None:
     (root / "out" / "out" / "out.parquet").mkdir(parents=True)
 
 
+EPHEMERAL = {"pipelines/configs/e.yml": "pipeline: e\nmaterialization: ephemeral\n"}
 RUN_ONLY = (("run", "--all"),)
 VALIDATE = (("validate",),)
 
@@ -146,6 +147,14 @@ LOAD = [
         verbs=(("run", "--vars", "{"), ("run", "--vars", "[1]"), ("test", "--vars", "1")),
     ),
     Bad(
+        "PZ0210",
+        {**p(OUT + "SELECT * FROM {{ ref('e') }}\n"), "pipelines/e.sql": "SELECT 1 AS id", **EPHEMERAL},
+        "",
+        "name a pipeline that uses it",
+        message="'e' is ephemeral",
+        verbs=(("show", "e"), ("run", "e"), ("run", "--select", "+e"), ("ls", "--select", "e")),
+    ),
+    Bad(
         "PZ0716",
         project("vars: { day: 1 }\n"),
         "",
@@ -163,6 +172,9 @@ LOAD = [
     ),
     Bad("PZ0103", p(OUT + "SELECT '{{ env('NO_SUCH_VARIABLE') }}' AS v\n"), TWO, "NO_SUCH_VARIABLE"),
     Bad("PZ0104", p(OUT + "SELECT {{ 1 + }} AS v\n"), TWO, ""),
+    Bad("PZ0104", p(OUT + "SELECT {{ env('HOME') } AS v\n"), TWO, "each {{ needs a }}"),
+    Bad("PZ0104", p(OUT + "SELECT {{ env('HOME' }} AS v\n"), TWO, "each {{ needs a }}"),
+    Bad("PZ0104", p(OUT + "SELECT {% if true %} 1 AS v\n"), TWO, "each {{ needs a }}"),
     Bad(
         "PZ0104",
         p(OUT + "SELECT {{ var('dya') }} AS v\n", project=PROJECT + "vars: { day: 1 }\n"),

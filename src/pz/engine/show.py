@@ -68,12 +68,15 @@ def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -
     from pz.engine.run import execute
     from pz.events import EventBus
     from pz.graph.model import NodeKind
+    from pz.graph.selection import inlined
     from pz.project.nearmiss import near_miss
 
     def chosen(graph: Graph) -> frozenset[str]:
         node = graph.by_name.get((NodeKind.PIPELINE, pipeline))
         if node is None:
-            known = [name for kind, name in graph.by_name if kind is NodeKind.PIPELINE]
+            if (refused := inlined(graph, pipeline)) is not None:
+                raise ProjectError(refused)
+            known = [*(name for kind, name in graph.by_name if kind is NodeKind.PIPELINE), *graph.ephemeral]
             close = near_miss(pipeline, known)
             hint = f"did you mean '{close}'?" if close is not None else "list them with: pz ls"
             raise ProjectError(Problem(Code.PZ0210, f"there is no pipeline '{pipeline}'", hint=hint))

@@ -18,7 +18,7 @@ from pz.errors import Code, Problem, Problems, ProjectError
 from pz.graph.model import Graph, Node, NodeKind, PipelineNode, SourceNode
 from pz.project.nearmiss import near_miss
 
-__all__ = ["flow_names", "select"]
+__all__ = ["flow_names", "inlined", "select"]
 
 _ATOM = re.compile(r"(?P<above>\+?)(?:(?P<method>tag|source):)?(?P<pattern>[\w.*/-]+)(?P<below>\+?)")
 
@@ -64,15 +64,26 @@ def _flows(graph: Graph, names: tuple[str, ...]) -> frozenset[str]:
     for name in names:
         matching = [node.id for node in graph.nodes if node.name == name]
         if not matching:
-            problems.error(Code.PZ0210, f"no flow or node is called '{name}'", hint=_flow_hint(graph, name))
+            problems.add(inlined(graph, name) or _unknown_flow(graph, name))
         found |= graph.ancestors(matching) | graph.descendants(matching)
     problems.raise_errors()
     return frozenset(found)
 
 
-def _flow_hint(graph: Graph, name: str) -> str:
-    close = near_miss(name, [node.name for node in graph.nodes])
-    return f"did you mean '{close}'?" if close is not None else f"the flows are: {', '.join(flow_names(graph))}"
+def inlined(graph: Graph, name: str) -> Problem | None:
+    """PZ0210 for the name of an ephemeral pipeline, which is no node; None for any other name."""
+    if name not in graph.ephemeral:
+        return None
+    message = f"pipeline '{name}' is ephemeral: it is inlined where it is used, and is no node of its own"
+    return Problem(
+        Code.PZ0210, message, hint="name a pipeline that uses it, or make it a view: `materialization: view`"
+    )
+
+
+def _unknown_flow(graph: Graph, name: str) -> Problem:
+    close = near_miss(name, [*(node.name for node in graph.nodes), *graph.ephemeral])
+    hint = f"did you mean '{close}'?" if close is not None else f"the flows are: {', '.join(flow_names(graph))}"
+    return Problem(Code.PZ0210, f"no flow or node is called '{name}'", hint=hint)
 
 
 def _selected(graph: Graph, text: str) -> frozenset[str]:
@@ -99,7 +110,8 @@ def _atom(graph: Graph, text: str, problems: Problems) -> frozenset[str]:
     matching = frozenset(node.id for node in graph.nodes if _matches(node, match["method"], match["pattern"]))
     if not matching:
         hint = _atom_hint(graph, match["method"], match["pattern"])
-        problems.error(Code.PZ0210, f"selector '{text}' matches no node", hint=hint)
+        unmatched = Problem(Code.PZ0210, f"selector '{text}' matches no node", hint=hint)
+        problems.add((match["method"] is None and inlined(graph, match["pattern"])) or unmatched)
     above = graph.ancestors(matching) if match["above"] else frozenset()
     below = graph.descendants(matching) if match["below"] else frozenset()
     return matching | above | below

@@ -170,7 +170,11 @@ def _report(error: Exception, template: Template | None, calls: Calls) -> None:
 def _hint(message: str) -> str:
     from pz.project.sandbox import FILTERS
 
-    return f"the filters are {', '.join(FILTERS)}" if message.startswith("No filter named") else _CALLABLE
+    if message.startswith("No filter named"):
+        return f"the filters are {', '.join(FILTERS)}"
+    if message.lower().startswith(("unexpected '", "unexpected end", "unexpected char", "expected token", "unclosed")):
+        return "each {{ needs a }}, each {% a %}, each bracket and quote within them its other half"
+    return _CALLABLE
 
 
 def _line_of(error: Exception, template: Template | None) -> int | None:
