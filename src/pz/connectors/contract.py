@@ -19,6 +19,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (read shape)            NaturalReadShape         full or feed
     GatedOperations         Gated                    remote calls go through the engine's gate
     (in doubt)              SettlingSink             look for the mark of an earlier attempt
+    (in doubt)              MarkedSession, RecallingSink   say before the commit by what it can be recognised later
     (changing files)        VerifiablePartition      the partition is still what was planned
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
@@ -71,6 +72,7 @@ __all__ = [
     "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
+    "MarkedSession",
     "NativeCopy",
     "NativePartition",
     "NativeScan",
@@ -88,6 +90,7 @@ __all__ = [
     "ProbingSource",
     "ReadHints",
     "ReadShape",
+    "RecallingSink",
     "RestoringSource",
     "SchemaPolicy",
     "Settlement",
@@ -343,6 +346,12 @@ class Slice:
     def mark(self) -> str:
         """The text that stands for the slice in a ledger at the destination."""
         return f"{self.origin}:{self.node}:{self.fingerprint}"
+
+    @classmethod
+    def of_mark(cls, project: str, mark: str) -> Slice | None:
+        """The inverse of `mark`; None for a text that is no mark of a slice."""
+        parts = mark.split(":", 2)
+        return cls(project, *parts) if len(parts) == 3 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -667,6 +676,18 @@ class PartialUpdateSession(WriteSession, Protocol):
         ...
 
 
+@runtime_checkable
+class MarkedSession(WriteSession, Protocol):
+    """A session whose commit can be recognised later by something that is known before it, say a transaction number."""
+
+    def prepare(self) -> str | None:
+        """Do everything but the commit. Called right before it, at most once; what it returns is made durable first.
+
+        None where nothing is needed: the write leaves a mark with its data, or may simply run again.
+        """
+        ...
+
+
 class Sink(Protocol):
     """The write side of an open connection."""
 
@@ -711,6 +732,15 @@ class SettlingSink(Protocol):
 
     def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
         """Whether the attempt ``(run, ordinal)`` on this output has committed."""
+        ...
+
+
+@runtime_checkable
+class RecallingSink(Protocol):
+    """A sink that can tell what became of the commit that a `MarkedSession` described."""
+
+    def recall(self, output: OutputSpec, mark: str) -> Settlement:
+        """Unknown for a mark that is not of its making."""
         ...
 
 

@@ -10,21 +10,27 @@ from pz.errors import StateError
 from pz.graph.model import NodeKind
 from pz.runs.history import RunEntry
 from pz.runs.model import NodeResult, NodeStatus, RunRecord
-from pz.staging.meta import AttemptState, Ledger, NodeDone
+from pz.staging.meta import AttemptState, Ledger, NodeDone, SinkAttempt
 from pz.staging.session import StagingSession
 
 __all__ = ["Evidence", "evidence_of"]
 
 log = logging.getLogger(__name__)
 
+_DOUBTFUL = (AttemptState.BEGUN, AttemptState.UNKNOWN)
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a run has durably done, put together from its ledger and its results; results by node id."""
+    """What a run has durably done, put together from its ledger and its results; results by node id.
+
+    ``doubtful`` are attempts whose outcome only the destination can tell.
+    """
 
     record: RunRecord
     results: Mapping[str, NodeResult]
     done: Mapping[str, NodeDone]
+    doubtful: tuple[SinkAttempt, ...] = ()
 
 
 def evidence_of(entry: RunEntry) -> Evidence | None:
@@ -36,11 +42,14 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
         return None
     done: dict[str, NodeDone] = {}
     committed: set[str] = set()
+    doubtful: tuple[SinkAttempt, ...] = ()
     try:
         with StagingSession.open_read_only(entry.path) as session, session.cursor() as cursor:
             ledger = Ledger(cursor)
             done = {found.node_id: found for found in ledger.nodes_done()}
-            committed = {found.node_id for found in ledger.attempts() if found.state is AttemptState.COMMITTED}
+            attempts = ledger.attempts()
+            committed = {found.node_id for found in attempts if found.state is AttemptState.COMMITTED}
+            doubtful = tuple(found for found in attempts if found.state in _DOUBTFUL)
     except StateError as unusable:
         log.info("staging of run %s cannot be used: %s", entry.run_id, unusable.code)
     results = {node.id: node for node in (entry.results.nodes if entry.results else ())}
@@ -50,4 +59,4 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
         if proven and (known is None or known.status is not NodeStatus.SUCCESS):
             rows = done[node.id].rows if node.id in done else 0
             results[node.id] = NodeResult(node.id, node.kind, node.name, NodeStatus.SUCCESS, rows)
-    return Evidence(entry.record, results, done)
+    return Evidence(entry.record, results, done, doubtful)

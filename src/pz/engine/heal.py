@@ -2,27 +2,30 @@
 
 Before anything is read, a run looks back at the last runs that did not end well and replays the advancement walk over
 what they recorded: finished loads, committed outputs, results. Only datasets that this run has locked are touched, and
-only when the stored state is still what that run had found.
+only when the stored state is still what that run had found. An attempt in doubt is settled by asking the destination.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pz.connectors.contract import CancelToken
+from pz.connectors.contract import CancelToken, Settlement
 from pz.engine.advance import candidates_of, store_decisions
 from pz.engine.bindings import bindings_of
-from pz.engine.evidence import evidence_of
+from pz.engine.doubt import settlement
+from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
 from pz.engine.reading import entry_record
-from pz.errors import Code, Problem, StateError
+from pz.errors import Code, ConnectorError, Problem, StateError
 from pz.events import EventBus
 from pz.graph.model import Node, SinkNode, SourceNode
+from pz.plan.specs import connection_spec, output_spec
 from pz.runs.history import RunEntry, list_runs
-from pz.runs.model import RunRecord, RunStatus
+from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunStatus
+from pz.staging.meta import SinkAttempt
 from pz.state.advancement import decide, outputs_below
 from pz.state.entries import Entry
 from pz.state.sync_state import token_store
@@ -80,7 +83,7 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Pro
     candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
     if not candidates:
         return ()
-    decisions = decide(prepared.graph, evidence.results, candidates)
+    decisions = decide(prepared.graph, _with_settled(prepared, evidence, sources), candidates)
     return store_decisions(
         state_dir,
         prepared.graph,
@@ -91,6 +94,34 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Pro
         full_refresh=bool(record.flags.get("full_refresh")),
         quiet=True,
     ).problems
+
+
+def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[SourceNode]) -> Mapping[str, NodeResult]:
+    """The results, with outputs whose doubtful attempt is found to have committed counted as such."""
+    results = dict(evidence.results)
+    outputs = {sink.id: sink for source in sources for sink in outputs_below(prepared.graph, source)}
+    for attempt in evidence.doubtful:
+        sink = outputs.get(attempt.node_id)
+        known = results.get(attempt.node_id)
+        if sink is None or (known is not None and known.status is NodeStatus.SUCCESS):
+            continue
+        if _committed(prepared, sink, attempt, evidence.record):
+            results[sink.id] = NodeResult(sink.id, sink.kind, sink.name, NodeStatus.SUCCESS, 0)
+    return results
+
+
+def _committed(prepared: Prepared, sink: SinkNode, attempt: SinkAttempt, record: RunRecord) -> bool:
+    connector = prepared.registry.get(prepared.project.connections[sink.connection].connector)
+    output = replace(output_spec(sink), origin=record.origin, node=sink.id)
+    try:
+        opened = connector.open_sink(connection_spec(prepared.project, sink.connection, prepared.graph))
+        try:
+            found = settlement(opened, output, record.project, attempt.run_id, attempt.ordinal, attempt.marker)
+        finally:
+            opened.close()
+    except ConnectorError:
+        return False  # the destination cannot be asked: the run that follows says why
+    return found is Settlement.COMMITTED
 
 
 def _may_heal(prepared: Prepared, record: RunRecord, source: SourceNode) -> bool:

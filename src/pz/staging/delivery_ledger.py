@@ -46,6 +46,16 @@ class DeliveryLedger:
             meta.record(tx, SinkAttempt(self.node_id, self.run_id, ordinal, AttemptState.BEGUN, marker))
         return ordinal
 
+    def mark_attempt(self, cursor: DuckDBPyConnection, ordinal: int, marker: str) -> None:
+        """Record by what an attempt's commit can be recognised, before it commits."""
+        with transaction(cursor, Step.RECORD_ATTEMPT) as tx:
+            meta.mark_attempt(tx, self.node_id, self.run_id, ordinal, marker)
+
+    def marker(self, cursor: DuckDBPyConnection, run_id: str, ordinal: int) -> str | None:
+        """The mark that was recorded for an attempt."""
+        wanted = (run_id, ordinal)
+        return next((a.marker for a in self._attempts(cursor) if (a.run_id, a.ordinal) == wanted), None)
+
     def end_attempt(self, cursor: DuckDBPyConnection, ordinal: int, state: AttemptState) -> None:
         """Record how an attempt of this run ended. Raises EngineError when it is not in a state for that."""
         self.settle(cursor, self.run_id, ordinal, state)

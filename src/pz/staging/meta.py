@@ -42,6 +42,7 @@ __all__ = [
     "check_owner",
     "create",
     "erase",
+    "mark_attempt",
     "move_attempt",
     "record",
 ]
@@ -376,6 +377,18 @@ def move_attempt(
             f"attempt {ordinal} of run {run_id} on node {node_id} cannot become {to}: it is not in a state for that"
         )
         raise EngineError(Problem(Code.PZ0500, message))
+
+
+def mark_attempt(tx: Transaction, node_id: str, run_id: str, ordinal: int, marker: str) -> None:
+    """Give an attempt that has begun its mark; raise EngineError when there is no such attempt."""
+    changed = _changed(
+        tx.execute(
+            "UPDATE pz_meta.sink_attempts SET marker = ? WHERE node_id = ? AND run_id = ? AND ordinal = ? AND state = 'begun'",
+            [marker, node_id, run_id, ordinal],
+        )
+    )
+    if changed != 1:
+        raise EngineError(Problem(Code.PZ0500, f"attempt {ordinal} of run {run_id} on node {node_id} is not open"))
 
 
 def advance_delivery(tx: Transaction, node_id: str, rows: int) -> None:

@@ -16,9 +16,9 @@ from pz.sqltext import quote
 if TYPE_CHECKING:
     import psycopg
 
-    from pz.connectors.contract import Slice, WriteAttempt
+    from pz.connectors.contract import OutputSpec, Slice, WriteAttempt
 
-__all__ = ["MARKS", "count_rows", "ensure_ledger", "has_landed", "lock_output", "output_is_free", "place"]
+__all__ = ["MARKS", "count_rows", "ensure_ledger", "has_landed", "lock_output", "place", "wanted"]
 
 MARKS = "_pz_slices"
 
@@ -50,6 +50,11 @@ ON CONFLICT (project, output, slice) DO NOTHING
 COUNT = "UPDATE {ledger} SET rows = %s WHERE project = %s AND output = %s AND slice = %s"
 
 
+def wanted(output: OutputSpec) -> bool:
+    """Whether an append to the output leaves its mark."""
+    return output.options.get("ledger", True) not in {False, "off"}
+
+
 def _ledger(target: Name) -> str:
     return f"{quote(target.schema)}.{quote(MARKS)}"
 
@@ -69,7 +74,7 @@ def ensure_ledger(connection: psycopg.Connection[Any], target: Name) -> None:
     except psycopg.errors.InsufficientPrivilege as failure:
         raise PermanentError(
             f"may not create {MARKS} in schema {quote(target.schema)}, the ledger that keeps an append from landing twice",
-            hint="grant CREATE on the schema once, or write with `ledger: false` (see docs/postgres.md)",
+            hint="grant CREATE on the schema once, or write with `ledger: off` (see docs/postgres.md)",
         ) from failure
 
 
@@ -79,16 +84,11 @@ def _exists(connection: psycopg.Connection[Any], target: Name) -> bool:
 
 
 def lock_output(connection: psycopg.Connection[Any], target: Name) -> None:
-    """Hold the output until the transaction ends: writers take turns, and `output_is_free` can tell."""
+    """Hold the output until the transaction ends: writers take turns, and whoever holds it knows that nobody writes.
+
+    Waits as long as the connection waits for locks; also for a write whose client has gone.
+    """
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"pz:output:{target}"])
-
-
-def output_is_free(connection: psycopg.Connection[Any], target: Name) -> bool:
-    """Whether no write of ours is under way on the server, also none whose client has gone."""
-    row = connection.execute(
-        "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [f"pz:output:{target}"]
-    ).fetchone()
-    return bool(row and row[0])
 
 
 def place(connection: psycopg.Connection[Any], target: Name, slice_: Slice, attempt: WriteAttempt) -> int | None:

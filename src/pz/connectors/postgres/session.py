@@ -2,8 +2,8 @@
 
     Prepared   target locked for other writers of ours, slice marked, target created or fitted     begin_write
     Copying    rows flow by COPY into the target, a temporary table or a twin of the target         write_batch
-    Applied    the strategy's statements, partial updates, deletes, the mark's row count            commit
-    Committed  or, when the answer is lost, settled by asking the server about the transaction
+    Applied    the strategy's statements, partial updates, deletes, the mark's row count            prepare
+    Committed  or, when the answer is lost, settled by asking the server about the transaction      commit
 
 Abort is ROLLBACK: nothing is left, also not after the connection was lost.
 """
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import OutputSpec, SchemaPolicy, WriteResult, WriteStrategy
+from pz.connectors.contract import OutputSpec, SchemaPolicy, Settlement, WriteResult, WriteStrategy
 from pz.connectors.postgres import marks, strategy, swap
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import Encoder, WriteColumn
+from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import lost_connection, translate, translated
 from pz.connectors.postgres.target import prepare_target
 from pz.durable import Step, step
@@ -32,27 +32,7 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
-__all__ = ["PostgresSession", "Transaction"]
-
-# The transaction by its number, on which server and which timeline: enough to ask later what became of it.
-TRANSACTION = """
-SELECT pg_current_xact_id()::text::int8, (SELECT system_identifier FROM pg_control_system()),
-       (SELECT timeline_id FROM pg_control_checkpoint())
-"""
-
-FATE = """
-SELECT pg_xact_status(%s::text::xid8), (SELECT system_identifier FROM pg_control_system()),
-       (SELECT timeline_id FROM pg_control_checkpoint())
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """What identifies a transaction beyond its connection."""
-
-    xid: int
-    system: int
-    timeline: int
+__all__ = ["PostgresSession"]
 
 
 class PostgresSession:
@@ -68,6 +48,7 @@ class PostgresSession:
         self._batches = 0
         self._copy: _Copy | None = None
         self._landed: int | None = None
+        self._transaction: Transaction | None = None
         self._deletes = False
         self._partials: dict[tuple[str, ...], str] = {}
         self._connection = server.control(patient=True)
@@ -83,7 +64,7 @@ class PostgresSession:
     def _begin(self, columns: Sequence[WriteColumn]) -> None:
         output, connection = self._output, self._connection
         slice_, attempt = output.slice, output.attempt
-        marked = slice_ is not None and attempt is not None and output.options.get("ledger", True)
+        marked = slice_ is not None and attempt is not None and marks.wanted(output)
         if marked:
             marks.ensure_ledger(connection, self._name)
         marks.lock_output(connection, self._name)
@@ -174,23 +155,34 @@ class PostgresSession:
 
     # --- Applied, Committed
 
+    def prepare(self) -> str | None:
+        """See `MarkedSession`: only an append without a mark in the ledger must be recognised by its transaction."""
+        self._enter("prepare")
+        if self._landed is not None:
+            return None
+        with self._faults():
+            self._end_copy()
+            self._apply()
+            self._transaction = Transaction.of(self._connection)
+        needed = self._output.strategy is WriteStrategy.APPEND and not self._marked
+        return self._transaction.mark if needed else None
+
     def commit(self) -> WriteResult:
-        """See `WriteSession`.
+        """See `WriteSession`. Prepares if nobody has.
 
         Raises:
             OutcomeUnknown: the answer was lost, and the server could not say what became of the transaction.
         """
         self._enter("commit")
+        if self._landed is None and self._transaction is None:
+            self.prepare()
         self._finished = "commit"
         if self._landed is not None:
             with self._faults():
                 self._connection.rollback()
             return WriteResult(self._landed, 0)
-        with self._faults():
-            self._end_copy()
-            self._apply()
-            transaction = self._identify()
-        self._commit(transaction)
+        assert self._transaction is not None
+        self._commit(self._transaction)
         return WriteResult(self._rows, self._batches)
 
     def _apply(self) -> None:
@@ -213,11 +205,6 @@ class PostgresSession:
         if self._marked and output.slice is not None:
             marks.count_rows(connection, self._name, output.slice, self._rows)
 
-    def _identify(self) -> Transaction:
-        row = self._connection.execute(TRANSACTION).fetchone()
-        assert row is not None
-        return Transaction(*row)
-
     def _commit(self, transaction: Transaction) -> None:
         import psycopg
 
@@ -231,10 +218,10 @@ class PostgresSession:
 
     def _settle(self, transaction: Transaction, failure: Exception) -> None:
         """Ask the server what became of the transaction whose answer was lost. Returns when it committed."""
-        fate = _fate(self._server, transaction)
-        if fate == "committed":
+        fate = fate_of(self._server, self._name, transaction)
+        if fate is Settlement.COMMITTED:
             return
-        if fate == "aborted":
+        if fate is Settlement.NOT_COMMITTED:
             raise TransientError(f"{self._subject}: the connection broke before the commit") from failure
         raise OutcomeUnknown(f"{self._subject}: the answer to COMMIT was lost") from failure
 
@@ -305,19 +292,3 @@ class _Copy:
 
 class _Cancelled(Exception):
     pass
-
-
-def _fate(server: Server, transaction: Transaction) -> str | None:
-    """``committed``, ``aborted`` or something else; None when the server cannot be asked or is another one."""
-    import psycopg
-
-    from pz.errors import ConnectorError
-
-    try:
-        with server.control() as connection:
-            row = connection.execute(FATE, [transaction.xid]).fetchone()
-    except (psycopg.Error, ConnectorError):
-        return None
-    if row is None or (row[1], row[2]) != (transaction.system, transaction.timeline):
-        return None
-    return str(row[0]) if row[0] is not None else None

@@ -19,6 +19,7 @@ from pz.connectors.postgres import marks, swap
 from pz.connectors.postgres.catalog import Name, Table
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import WriteColumn
+from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.session import PostgresSession
 from pz.connectors.postgres.target import check_target
@@ -42,7 +43,7 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
             "(readers never wait), swap (a new table takes the place of the old one).",
         },
         "ledger": {
-            "type": "boolean",
+            "enum": [True, False, "on", "off"],
             "description": "Whether an append leaves its mark in _pz_slices beside the target (default true).",
         },
     },
@@ -57,7 +58,7 @@ PRIVILEGES = "SELECT privilege FROM unnest(%s::text[]) privilege WHERE NOT has_t
 
 
 class PostgresSink:
-    """See `Sink`, `ProbingSink`, `SettlingSink`. Everything that an aborted write did is rolled back."""
+    """See `Sink`, `ProbingSink`, `SettlingSink`, `RecallingSink`. Everything that an aborted write did is rolled back."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -90,16 +91,22 @@ class PostgresSink:
     def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
         """Look for the attempt's mark, once no transaction of ours is open on the output any more.
 
-        Without a mark to look for (``ledger: false``, or a strategy that may simply run again) the answer is unknown.
+        Without a mark to look for (``ledger: off``, or a strategy that may simply run again) the answer is unknown.
         """
-        if output.slice is None or not output.options.get("ledger", True):
+        if output.slice is None or not marks.wanted(output):
             return Settlement.UNKNOWN
         name = Name.of(output.entity)
         with translated(f"target {name}"), self._server.control() as connection:
-            if not marks.output_is_free(connection, name):
-                return Settlement.UNKNOWN
+            marks.lock_output(connection, name)
             landed = marks.has_landed(connection, name, output.slice, run, ordinal)
         return Settlement.NOT_COMMITTED if landed is None else Settlement.COMMITTED
+
+    def recall(self, output: OutputSpec, mark: str) -> Settlement:
+        """See `RecallingSink`: what became of the transaction that an append with ``ledger: off`` ran in."""
+        transaction = Transaction.of_mark(mark)
+        if transaction is None:
+            return Settlement.UNKNOWN
+        return fate_of(self._server, Name.of(output.entity), transaction)
 
     def close(self) -> None:
         """See `Sink`; sessions hold their own connections."""

@@ -18,10 +18,10 @@ from pz.connectors.contract import (
     CheckpointingSession,
     ConfirmingSession,
     DeleteApplyingSession,
+    MarkedSession,
     OnDelete,
     OutputSpec,
     Settlement,
-    SettlingSink,
     Sink,
     Slice,
     WriteAttempt,
@@ -29,6 +29,7 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.durable import Step, step
+from pz.engine.doubt import settlement
 from pz.engine.nodes.merge_keys import unique_relation
 from pz.engine.nodes.native_copy import run_copy
 from pz.engine.outcome import Outcome
@@ -124,10 +125,9 @@ class _Delivery:
 
     def _already_there(self) -> bool:
         """Whether an earlier attempt whose outcome was unknown is found to have committed."""
-        if not isinstance(self.sink, SettlingSink):
-            return False
         for run, ordinal in self.ledger.in_doubt(self.books):
-            found = self.sink.settle(self.output, run, ordinal)
+            mark = self.ledger.marker(self.books, run, ordinal)
+            found = settlement(self.sink, self.output, self.context.run.record.project, run, ordinal, mark)
             if found is not Settlement.UNKNOWN:
                 self.ledger.settle(self.books, run, ordinal, _SETTLED[found])
             if found is Settlement.COMMITTED:
@@ -135,6 +135,13 @@ class _Delivery:
                     f"output '{self.node.name}': an earlier attempt had committed; nothing is sent again"
                 )
                 return True
+            if found is Settlement.UNKNOWN and self.node.write.strategy is WriteStrategy.APPEND:
+                self.context.run.note(
+                    f"output '{self.node.name}': whether an earlier attempt committed cannot be told; "
+                    "its rows are sent again, as the output's consent allows",
+                    severity="warning",
+                    code=Code.PZ0704,
+                )
         return False
 
     def _deletes_relation(self) -> str | None:
@@ -180,6 +187,7 @@ class _Delivery:
                 if deletes is not None:
                     self._apply_deletes(session, deletes)
                 self.context.cancel.raise_if_set()
+                self._mark(session)
                 committing = True
                 with step(Step.SINK_COMMIT):
                     result = session.commit()
@@ -195,6 +203,12 @@ class _Delivery:
                 "resumed_rows": self.resumed,
             }
         return Outcome(result.rows, blocks)
+
+    def _mark(self, session: WriteSession) -> None:
+        """Make durable by what the commit that follows can be recognised."""
+        mark = session.prepare() if isinstance(session, MarkedSession) else None
+        if mark is not None:
+            self.ledger.mark_attempt(self.books, self.ordinal, mark)
 
     def _resume(self, session: WriteSession, content: Fingerprint | None) -> None:
         if not isinstance(session, CheckpointingSession) or content is None:
