@@ -28,6 +28,7 @@ from pz.events import Event, EventBus
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pz.engine.capture_verbs import ShownCapture
     from pz.graph.compiler import Compiled
     from pz.plan.model import Plan
     from pz.project.loader import Loaded
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pz.runs.retention import CleanReport
     from pz.state.verbs import Change, ShownState
 
-__all__ = ["CancelToken", "OpenProject", "ProjectState", "RunResult", "open_project"]
+__all__ = ["CancelToken", "OpenProject", "ProjectCapture", "ProjectState", "RunResult", "open_project"]
 
 EventHandler = Callable[[Event], None]
 
@@ -174,9 +175,33 @@ class OpenProject:
         return clean(self.root / ".pz", keep_last=keep_last, older_than=older_than, purge=purge, dry_run=dry_run)
 
     @property
+    def cdc(self) -> ProjectCapture:
+        """Look at and let go of change capture."""
+        return ProjectCapture(self)
+
+    @property
     def state(self) -> ProjectState:
         """Look at and edit the stored watermarks."""
         return ProjectState(self.root / ".pz")
+
+
+@dataclass(frozen=True)
+class ProjectCapture:
+    """The captured datasets of a project."""
+
+    project: OpenProject
+
+    def status(self) -> tuple[ShownCapture, ...]:
+        """How each of them stands at its source."""
+        from pz.engine.capture_verbs import show_captures
+
+        return show_captures(self.project.root, self.project.environ)
+
+    def drop(self, key: str) -> str:
+        """Let go of one; the next run reads the whole table again. Raises ProjectError PZ0508, StateError PZ0517."""
+        from pz.engine.capture_verbs import drop_capture
+
+        return drop_capture(self.project.root, self.project.environ, key)
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,7 @@ class Code(StrEnum):
     PZ0746 = "PZ0746"
     PZ0747 = "PZ0747"
     PZ0748 = "PZ0748"
+    PZ0749 = "PZ0749"
     PZ0760 = "PZ0760"
     PZ0761 = "PZ0761"
     PZ0762 = "PZ0762"
@@ -811,6 +812,11 @@ CODES: dict[Code, CodeInfo] = {
         "run",
         "A captured table changed its columns inside the window in a way that cannot be followed.",
         "Run with `--full-refresh` after the change.",
+    ),
+    Code.PZ0749: CodeInfo(
+        "run",
+        "A snapshot of a captured table would remove more rows of the target than the limit allows.",
+        "Check that the target is the right one; to let them go, set `snapshot_delete_limit: 1` on the output.",
     ),
     Code.PZ0760: CodeInfo(
         "plan, run",

@@ -13,6 +13,7 @@ import typer
 from typer.main import get_command
 
 from pz.cli import (
+    cdc,
     clean,
     compile,
     completion,
@@ -72,7 +73,7 @@ def build() -> typer.Typer:
 _VERBS = {
     "Project": (init, validate, compile, ls, plan),
     "Running": (run, test, retry),
-    "Looking and housekeeping": (show, runs, state, schema, clean, connectors, completion),
+    "Looking and housekeeping": (show, runs, state, cdc, schema, clean, connectors, completion),
 }
 
 Version = Annotated[

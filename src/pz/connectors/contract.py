@@ -11,6 +11,8 @@ gets explicit specs, never the project. What every connector must have is small 
     CheckpointableReads     CheckpointingPartition   resume inside a partition
     SyncState               SyncStatePartition       an opaque token that the next run replays
     ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
+    (with a log position)   CapturingSource, SnapshotPartition   told what is durable; says how it stands, lets go
+    (after a snapshot)      RetainingSession         a merge that also removes what the snapshot does not hold
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
     (in pieces)             ConfirmingSession        the same, told piece by piece, single rows behind a refused one too
     ApplyDeletes            DeleteApplyingSession    deletes of a cdc-fed merge
@@ -56,6 +58,8 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "Capability",
+    "CaptureStatus",
+    "CapturingSource",
     "ChangeCapturePartition",
     "ChecksDatasets",
     "ChecksOutputs",
@@ -92,12 +96,14 @@ __all__ = [
     "ReadShape",
     "RecallingSink",
     "RestoringSource",
+    "RetainingSession",
     "SchemaPolicy",
     "Settlement",
     "SettlingSink",
     "SharesDatabase",
     "Sink",
     "Slice",
+    "SnapshotPartition",
     "Source",
     "SourceProbe",
     "SpoolsToDisk",
@@ -547,10 +553,55 @@ class SyncStatePartition(Partition, Protocol):
 
 @runtime_checkable
 class ChangeCapturePartition(SyncStatePartition, Protocol):
-    """The single partition of a cdc read: rows start with ``_pz_op``, ``_pz_lsn``, ``_pz_changed_at``."""
+    """The single partition of a cdc read: rows start with ``_pz_op``, ``_pz_lsn``, ``_pz_changed_at``.
+
+    A fourth column ``_pz_unchanged`` (a list of names, or NULL) may follow: columns whose value did not come because it had
+    not changed. They hold NULL then, and the sink must leave them alone.
+    """
 
     def key_columns(self) -> tuple[str, ...] | None:
         """The table's keys, known after `read`; None when there are none."""
+        ...
+
+
+@runtime_checkable
+class SnapshotPartition(ChangeCapturePartition, Protocol):
+    """A cdc read that may be one of the whole table."""
+
+    def is_snapshot(self) -> bool:
+        """Whether `read` yields the whole table, so that what is not among its rows does not exist."""
+        ...
+
+    def position(self) -> str | None:
+        """Where the read has come to, for people; never the token. Known after `read`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStatus:
+    """How a captured dataset stands at its source. ``position`` names what is captured from, ``stored`` is for people."""
+
+    position: str
+    stored: str | None
+    retained_bytes: int | None
+    healthy: bool
+    details: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class CapturingSource(Protocol):
+    """A source that keeps changes until they are durable elsewhere. Datasets carry their stored token, None without one."""
+
+    def acknowledge(self, datasets: Sequence[DatasetSpec]) -> None:
+        """All captured datasets of the connection with what is durable now. What several of them share moves to the least."""
+        ...
+
+    def capture_status(self, dataset: DatasetSpec) -> CaptureStatus:
+        """How it stands. Raises nothing but what keeps it from answering at all."""
+        ...
+
+    def drop_capture(self, dataset: DatasetSpec) -> str:
+        """Let go of what is kept for the dataset, and say what was done. What is gone already is fine."""
         ...
 
 
@@ -664,6 +715,15 @@ class DeleteApplyingSession(WriteSession, Protocol):
 
     def apply_deletes(self, keys: pa.RecordBatch) -> None:
         """Delete or mark the rows with these keys (columns in declared key order)."""
+        ...
+
+
+@runtime_checkable
+class RetainingSession(WriteSession, Protocol):
+    """A merge that can also remove (or mark) every row of the target whose key is not among those named."""
+
+    def retain_only(self, keys: pa.RecordBatch) -> None:
+        """Keys to keep, batch by batch, at least one batch; applied with the commit, after upserts and deletes."""
         ...
 
 

@@ -25,7 +25,7 @@ from pz.project.model import NullCursor
 from pz.staging.redaction import redact
 from pz.state.binding import check_binding
 from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
-from pz.state.sync_state import token_store
+from pz.state.sync_state import is_pending, token_store
 from pz.state.watermarks import watermark_store
 from pz.state.windows import SliceBounds, candidate, declared_cursor_type, resolve_slice, resolve_sql_slice
 
@@ -165,7 +165,7 @@ class _Resolver:
             if inherited.slice is not None:
                 self._slices[node.id] = slice_from_json(inherited.slice)
             return
-        used = None if self._full_refresh else entry
+        used = None if self._full_refresh or (entry is not None and is_pending(entry)) else entry
         if used is not None:
             refusals = check_binding(
                 node.key,

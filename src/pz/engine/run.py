@@ -23,6 +23,7 @@ from pathlib import Path
 from pz.connectors.contract import CancelToken
 from pz.engine.advance import advance
 from pz.engine.bindings import bindings_of
+from pz.engine.capture import acknowledge, mark_pending_snapshots
 from pz.engine.context import RunContext
 from pz.engine.dispatch import Dispatcher
 from pz.engine.executor import Executor, completed_event
@@ -72,6 +73,7 @@ def execute(
         began = prior.origin_started_at if prior else started
         origin = prior.record.origin if prior else directory.run_id
         reading = resolve_reading(prepared, request, began, prior, bindings, probed, origin)
+        reading = mark_pending_snapshots(prepared, reading, directory.run_id, bindings)
         record = _record(prepared, request, directory, reading, bindings, prior, timestamp(started))
         write_record(directory.path, record)
         write_plan(prepared.project.state_dir / "target", prepared.plan)
@@ -83,6 +85,8 @@ def execute(
                 prior.inherit(context, journal.add)
             _dispatch(context, prepared, request, journal)
             advanced = advance(context, journal.results, reading.seen, cancelled=cancel.cancelled)
+        for kept in () if cancel.cancelled else acknowledge(prepared, bindings):
+            journal.warn(kept)
         result = journal.finish(
             cancelled=cancel.cancelled, problems=advanced.problems, keep_last=prepared.project.keep_last
         )

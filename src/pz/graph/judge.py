@@ -12,7 +12,7 @@ from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.graph.sqltree import SqlNode
 from pz.graph.understand import Understood
 
-__all__ = ["judge"]
+__all__ = ["judge", "lost_in"]
 
 
 def judge(graph: Graph, understood: Understood, problems: Problems) -> None:
@@ -74,7 +74,7 @@ def _judge_deletes(sink: SinkNode, sources: list[SourceNode], trees: Mapping[str
         )
     elif write.on_delete is not OnDelete.IGNORE:
         for key in write.keys:
-            lost = _lost_in(sink.pipeline, key, captured[0], trees)
+            lost = lost_in(sink.pipeline, key, captured[0], trees)
             if lost is not None:
                 error(
                     f"key '{key}' does not come unchanged, and under the same name, from cdc dataset "
@@ -83,7 +83,7 @@ def _judge_deletes(sink: SinkNode, sources: list[SourceNode], trees: Mapping[str
                 )
 
 
-def _lost_in(pipeline: str, key: str, source: SourceNode, trees: Mapping[str, SqlNode]) -> str | None:
+def lost_in(pipeline: str, key: str, source: SourceNode, trees: Mapping[str, SqlNode]) -> str | None:
     """The pipeline in which a key column stops being the source's own column of that name; None when it never does."""
     by_table = {f"staging.{name.lower()}": name for name in trees if name != pipeline}
     while True:

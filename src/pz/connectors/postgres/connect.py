@@ -128,6 +128,13 @@ class Server:
                 raise
             return connection
 
+    def replication(self) -> psycopg.Connection[Any]:
+        """A psycopg connection that takes replication commands, one at a time, each for itself."""
+        import psycopg
+
+        with translated(self.place):
+            return psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
+
     def stream(self) -> AdbcConnection:
         """An ADBC connection in its own transaction."""
         from adbc_driver_postgresql import dbapi

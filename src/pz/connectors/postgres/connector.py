@@ -36,6 +36,7 @@ class Postgres:
         | Capability.TRANSACTIONAL
         | Capability.APPLY_DELETES
         | Capability.PARTIAL_UPDATES
+        | Capability.CHANGE_CAPTURE
     )
     gives: ClassVar[str] = "tables and queries of a PostgreSQL server; tables to write to"
 

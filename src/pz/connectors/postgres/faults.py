@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pz.errors import ConnectorError, PermanentError, TransientError
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
-__all__ = ["lost_connection", "sqlstate_of", "translate", "translated"]
+__all__ = ["lost_connection", "lost_slot", "sqlstate_of", "translate", "translated"]
 
 _TRANSIENT_CLASSES = ("08", "53", "55", "57", "58", "40")
 _PERMANENT_STATES = frozenset({"53400", "55000", "58P01", "58P02"})
@@ -49,6 +49,27 @@ def translated(subject: str) -> Iterator[None]:
         yield
     except (psycopg.Error, AdbcError) as failure:
         raise translate(failure, subject) from failure
+
+
+_SLOT_STATES = {
+    "42704": "the replication slot or the publication is gone",
+    "55000": "the replication slot was invalidated, or cannot be read any more",
+    "58P01": "the server has removed log that the replication slot needed",
+}
+
+
+@contextmanager
+def lost_slot(subject: str, hint: str) -> Iterator[None]:
+    """Raise PermanentError PZ0744 for what says that the rest of the log will never come."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as failure:
+        why = _SLOT_STATES.get(sqlstate_of(failure) or "")
+        if why is None:
+            raise
+        raise PermanentError(f"{subject}: changes are lost: {why}", hint=hint, code=Code.PZ0744) from failure
 
 
 def sqlstate_of(failure: BaseException) -> str | None:

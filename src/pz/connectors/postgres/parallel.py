@@ -12,7 +12,7 @@ from pz.connectors.contract import CancelToken
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["merged"]
+__all__ = ["Reader", "merged"]
 
 Reader = Callable[[CancelToken], "Iterator[pa.RecordBatch]"]
 DEPTH = 2

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec, ReadHints
+from pz.connectors.postgres.catalog import Table
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.parallel import Reader, merged
 from pz.connectors.postgres.reading import read_statement
@@ -27,7 +28,16 @@ from pz.sqltext import literal, quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_PARTITIONS", "KeyRange", "PostgresPartition", "WholePartition", "plan_ranges", "proposed_count"]
+__all__ = [
+    "MAX_PARTITIONS",
+    "PAGE_READERS",
+    "KeyRange",
+    "PostgresPartition",
+    "WholePartition",
+    "page_ranges",
+    "plan_ranges",
+    "proposed_count",
+]
 
 MAX_PARTITIONS = 16
 BYTES_PER_PARTITION = 128 * 1024 * 1024
@@ -147,7 +157,8 @@ class WholePartition:
 
     def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """See `Partition`."""
-        pages = self._page_ranges()
+        table = self.shared.relation.table
+        pages = page_ranges(table) if table is not None else []
         if len(pages) < 2:
             return self.shared.stream([], options, cancel, None)
         snapshot = self.shared.snapshot.name
@@ -157,14 +168,14 @@ class WholePartition:
     def _reader(self, condition: str, options: BatchOptions, snapshot: str) -> Reader:
         return lambda stop: self.shared.stream([condition], options, stop, snapshot)
 
-    def _page_ranges(self) -> list[str]:
-        """Conditions that tile a plain table by pages; the last one is open, for pages that have come since."""
-        table = self.shared.relation.table
-        if table is None or table.kind not in "rm" or table.has_children or table.pages < 2 * PAGES_PER_READER:
-            return []
-        starts = list(range(0, table.pages, PAGES_PER_READER))
-        ranges = [f"ctid >= '({low},0)'::tid AND ctid < '({high},0)'::tid" for low, high in itertools.pairwise(starts)]
-        return [*ranges, f"ctid >= '({starts[-1]},0)'::tid"]
+
+def page_ranges(table: Table) -> list[str]:
+    """Conditions that tile a large plain table by pages; the last one is open, for pages that have come since."""
+    if table.kind not in "rm" or table.has_children or table.pages < 2 * PAGES_PER_READER:
+        return []
+    starts = list(range(0, table.pages, PAGES_PER_READER))
+    ranges = [f"ctid >= '({low},0)'::tid AND ctid < '({high},0)'::tid" for low, high in itertools.pairwise(starts)]
+    return [*ranges, f"ctid >= '({starts[-1]},0)'::tid"]
 
 
 def proposed_count(relation: Relation) -> int:

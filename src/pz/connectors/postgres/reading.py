@@ -19,7 +19,7 @@ from pz.errors import Cancelled, Code, PermanentError, TransientError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_statement"]
+__all__ = ["exact_decimal", "read_statement"]
 
 # 4714-11-24 BC, before which PostgreSQL has no dates, in days and microseconds since 1970.
 FIRST_DATE = -2_440_588
@@ -100,7 +100,7 @@ def _fixed(array: pa.Array, column: ReadColumn, subject: str) -> pa.Array:
 
     try:
         if column.fix is Fix.DECIMAL:
-            return _elementwise(array, column.arrow, _decimal)
+            return _elementwise(array, column.arrow, exact_decimal)
         if column.fix is Fix.MOMENT:
             return _elementwise(array, column.arrow, _moment)
         return array if array.type == column.arrow else array.cast(column.arrow)
@@ -124,7 +124,7 @@ def _elementwise(array: pa.Array, wanted: pa.DataType, fix: Any) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, values, type=wanted)
 
 
-def _decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def exact_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Exact, or ArrowInvalid: NaN, infinity, too many digits on either side of the point."""
     return (array.storage if hasattr(array, "storage") else array).cast(wanted)
 

@@ -36,7 +36,7 @@ __all__ = ["PostgresSession"]
 
 
 class PostgresSession:
-    """See the module. Deletes and partial updates are collected in temporary tables and applied at commit."""
+    """See the module. Deletes, partial updates and keys to keep are collected in temporary tables and applied at commit."""
 
     def __init__(self, server: Server, output: OutputSpec, columns: Sequence[WriteColumn]) -> None:
         self._server = server
@@ -50,6 +50,7 @@ class PostgresSession:
         self._landed: int | None = None
         self._transaction: Transaction | None = None
         self._deletes = False
+        self._retains = False
         self._partials: dict[tuple[str, ...], str] = {}
         self._connection = server.control(patient=True)
         try:
@@ -138,6 +139,16 @@ class PostgresSession:
                 self._partials[carried] = strategy.create_temp(self._connection, name, self._target, carried)
             self._send(batch, self._partials[carried], carried)
 
+    def retain_only(self, keys: pa.RecordBatch) -> None:
+        """See `RetainingSession`."""
+        self._enter("retain_only")
+        with self._faults():
+            self._end_copy()
+            if not self._retains:
+                strategy.create_temp(self._connection, strategy.KEPT, self._target, self._output.keys)
+                self._retains = True
+            self._send(keys, f"pg_temp.{quote(strategy.KEPT)}", self._output.keys)
+
     def _send(self, batch: pa.RecordBatch, into: str, names: Sequence[str]) -> None:
         kinds = {column.name: column for column in self._target.columns}
         encoder = Encoder([kinds[name] for name in names])
@@ -187,6 +198,7 @@ class PostgresSession:
 
     def _apply(self) -> None:
         connection, output, target = self._connection, self._output, self._target
+        before = strategy.count_living(connection, output, target) if self._retains else 0
         if self._staged and output.schema_policy is SchemaPolicy.EVOLVE:
             strategy.widen_texts(connection, target, self._into)
         if self._twin is not None:
@@ -202,6 +214,8 @@ class PostgresSession:
             strategy.apply_partial(connection, output, target, stage, carried)
         if self._deletes:
             strategy.apply_deletes(connection, output, target, f"pg_temp.{quote(strategy.KEYS)}")
+        if self._retains:
+            strategy.remove_others(connection, output, target, f"pg_temp.{quote(strategy.KEPT)}", before)
         if self._marked and output.slice is not None:
             marks.count_rows(connection, self._name, output.slice, self._rows)
 

@@ -42,6 +42,12 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
             "description": "How a replace empties the target: truncate (default; readers wait for a moment), delete "
             "(readers never wait), swap (a new table takes the place of the old one).",
         },
+        "snapshot_delete_limit": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "Share of the target that a snapshot of a captured table may remove (default 0.5; 1 for all).",
+        },
         "ledger": {
             "enum": [True, False, "on", "off"],
             "description": "Whether an append leaves its mark in _pz_slices beside the target (default true).",

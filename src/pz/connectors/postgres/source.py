@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import Column, DatasetSpec, NativeScan, Partition, ReadHints, SourceProbe
+from pz.connectors.contract import (
+    CaptureStatus,
+    Column,
+    DatasetSpec,
+    NativeScan,
+    Partition,
+    ReadHints,
+    SourceProbe,
+)
+from pz.connectors.postgres.capture import Capture, CapturePartition, capturable, refuse_options
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.partitions import (
@@ -19,9 +28,12 @@ from pz.connectors.postgres.partitions import (
     plan_ranges,
     proposed_count,
 )
+from pz.connectors.postgres.prerequisites import require
 from pz.connectors.postgres.relation import Relation, resolve
+from pz.connectors.postgres.slot_care import let_go, move_slots, status_of
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.connectors.postgres.types import UNBOUNDED_NUMERIC
+from pz.connectors.postgres.window import change_schema
 from pz.cursors import CursorError, CursorType, canonical
 from pz.errors import Code, PermanentError
 from pz.sqltext import quote
@@ -49,6 +61,15 @@ DATASET_SCHEMA: Mapping[str, Any] = {
             "maximum": MAX_PARTITIONS,
             "description": "How many ranges (default: by the size of the table). Needs partition_column.",
         },
+        "publication": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The publication to capture through (default pz_<connection>).",
+        },
+        "poll_idle_timeout": {
+            "type": ["string", "integer"],
+            "description": "Accepted and not needed: a poll ends where the log ended when it began.",
+        },
         "consistent": {
             "type": "boolean",
             "description": "Never resume under a new snapshot: a retry reads everything again (default false).",
@@ -65,7 +86,7 @@ DOES_NOT_FIT = (
 
 
 class PostgresSource:
-    """See `Source`, `ProbingSource`, `RestoringSource`. All partitions of one open source share one snapshot."""
+    """See `Source` and its further protocols. All partitions of one open source share one snapshot."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -76,14 +97,21 @@ class PostgresSource:
     def schema(self, dataset: DatasetSpec) -> pa.Schema:
         """See `Source`. A pruned read carries fewer columns."""
         relation = self._relation(dataset)
-        return relation.schema(relation.columns)
+        return change_schema(relation) if dataset.change_capture else relation.schema(relation.columns)
 
     def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
         """See `Source`."""
         return None
 
+    def check_dataset(self, dataset: DatasetSpec) -> None:
+        """See `ChecksDatasets`: what change capture cannot do."""
+        if dataset.change_capture:
+            refuse_options(dataset)
+
     def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
         """See `Source`. One partition, or the ranges of the partition column."""
+        if dataset.change_capture:
+            return [CapturePartition(Capture(self._server, self._relation(dataset), dataset))]
         shared = self._shared(dataset, hints)
         column = dataset.options.get("partition_column")
         if column is None:
@@ -114,7 +142,10 @@ class PostgresSource:
         relation = self._relation(dataset)
         with translated(relation.subject), self._server.control(patient=True) as connection:
             upper, nulls = None, None
-            if dataset.cursor is not None:
+            if dataset.change_capture:
+                assert relation.table is not None
+                require(connection, dataset, relation.table)
+            elif dataset.cursor is not None:
                 upper, nulls = _cursor_facts(connection, relation, dataset.cursor)
             else:
                 _refuse_unfit_values(connection, relation)
@@ -129,6 +160,23 @@ class PostgresSource:
             partitions=int(dataset.options.get("partitions") or proposed_count(relation)) if by_column else 1,
         )
 
+    # --- change capture
+
+    def acknowledge(self, datasets: Sequence[DatasetSpec]) -> None:
+        """See `CapturingSource`: each slot moves to the least of its datasets' positions; without one for all, not at all."""
+        with translated(self._server.place), self._server.control(patient=True) as connection:
+            move_slots(connection, datasets)
+
+    def capture_status(self, dataset: DatasetSpec) -> CaptureStatus:
+        """See `CapturingSource`."""
+        with translated(self._server.place), self._server.control() as connection:
+            return status_of(connection, dataset)
+
+    def drop_capture(self, dataset: DatasetSpec) -> str:
+        """See `CapturingSource`. Raises PermanentError PZ0743 for a slot that is not ours."""
+        with translated(self._server.place), self._server.control() as connection:
+            return let_go(connection, dataset)
+
     def close(self) -> None:
         """See `Source`. Partitions cannot be read any more."""
         self._snapshot.close()
@@ -138,12 +186,16 @@ class PostgresSource:
 
     def _relation(self, dataset: DatasetSpec) -> Relation:
         key = json.dumps(
-            [dataset.entity, dataset.options.get("query"), list((dataset.columns or {}).items()), dataset.cursor]
+            [
+                *(dataset.entity, dataset.options.get("query"), dataset.change_capture),
+                *(list((dataset.columns or {}).items()), dataset.cursor),
+            ]
         )
         with self._lock:
             if key not in self._relations:
                 with translated(f"'{dataset.entity}'"), self._server.control() as connection:
-                    self._relations[key] = resolve(connection, dataset)
+                    found = resolve(connection, dataset)
+                    self._relations[key] = capturable(found) if dataset.change_capture else found
             return self._relations[key]
 
     @staticmethod

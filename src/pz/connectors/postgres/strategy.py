@@ -22,19 +22,24 @@ if TYPE_CHECKING:
     import psycopg
 
 __all__ = [
+    "KEPT",
     "KEYS",
     "PARTIAL",
     "STAGE",
     "apply_deletes",
     "apply_partial",
+    "count_living",
     "create_temp",
     "fill",
     "insert",
     "merge",
+    "remove_others",
     "widen_texts",
 ]
 
-STAGE, KEYS, PARTIAL = "_pz_stage", "_pz_deletes", "_pz_partial"
+STAGE, KEYS, KEPT, PARTIAL = "_pz_stage", "_pz_deletes", "_pz_kept", "_pz_partial"
+DELETE_LIMIT = 0.5
+"""Share of a target's rows that a snapshot may remove without being told to."""
 
 
 def create_temp(
@@ -165,6 +170,41 @@ def apply_deletes(connection: psycopg.Connection[Any], output: OutputSpec, targe
             )
         else:
             connection.execute(f"DELETE FROM {target.name.quoted} t USING {stage} s WHERE {_same_keys(output)}")
+
+
+def count_living(connection: psycopg.Connection[Any], output: OutputSpec, target: Target) -> int:
+    """Rows of the target that are not marked as deleted."""
+    row = connection.execute(f"SELECT count(*) FROM {target.name.quoted} t WHERE {_living(output)}").fetchone()
+    return int(row[0]) if row else 0
+
+
+def remove_others(
+    connection: psycopg.Connection[Any], output: OutputSpec, target: Target, kept: str, before: int
+) -> None:
+    """Delete, or stamp, the rows whose keys a snapshot does not hold. ``before`` is how many there were before the write.
+
+    Raises:
+        PermanentError: PZ0749 when that is more than the limit; nothing is changed then.
+    """
+    limit = float(output.options.get("snapshot_delete_limit", DELETE_LIMIT))
+    where = f"{_living(output)} AND NOT EXISTS (SELECT FROM {kept} s WHERE {_same_keys(output)})"
+    with step(Step.SINK_WRITE):
+        connection.execute(f"ANALYZE {kept}")
+        if output.on_delete is OnDelete.SOFT:
+            gone = f"UPDATE {target.name.quoted} t SET {quote(DELETED_AT)} = now() WHERE {where}"
+        else:
+            gone = f"DELETE FROM {target.name.quoted} t WHERE {where}"
+        removed = connection.execute(gone).rowcount
+    if removed > limit * before:
+        raise PermanentError(
+            f"target {target.name}: {removed} of {before} row(s) are not in the snapshot, more than the limit of {limit:.0%}",
+            hint="if they are to go, set snapshot_delete_limit: 1 on the output; else check that the target is the right one",
+            code=Code.PZ0749,
+        )
+
+
+def _living(output: OutputSpec) -> str:
+    return f"t.{quote(DELETED_AT)} IS NULL" if output.on_delete is OnDelete.SOFT else "true"
 
 
 def _same_keys(output: OutputSpec) -> str:

@@ -3,19 +3,22 @@
 A change row starts with ``_pz_op`` (insert, update, delete), ``_pz_lsn`` (sortable text) and ``_pz_changed_at``. The raw
 rows stay in ``<relation>__changes``; the last event of each key decides: a row goes to ``<relation>`` without the three
 header columns, a net delete to ``<relation>__deletes``, from where its keys reach the sink beside the pipeline's SQL.
+
+A source may leave values out that had not changed (``_pz_unchanged`` names them). They are taken from an earlier event of
+the same key; what no event of the window carries is NULL in ``<relation>`` and named in ``<relation>__unchanged``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import BatchOptions, ChangeCapturePartition, Source
+from pz.connectors.contract import BatchOptions, ChangeCapturePartition, SnapshotPartition, Source
 from pz.durable import Step, step
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, Problem
-from pz.sqltext import quote
+from pz.sqltext import literal, quote
 from pz.staging.completion import complete_node
 from pz.staging.meta import NodeDone
 
@@ -24,10 +27,11 @@ if TYPE_CHECKING:
 
     from pz.engine.context import NodeContext
 
-__all__ = ["HEADER", "load"]
+__all__ = ["CHANGES", "DELETES", "HEADER", "UNCHANGED", "load"]
 
 HEADER = ("_pz_op", "_pz_lsn", "_pz_changed_at")
-CHANGES, DELETES = "__changes", "__deletes"
+NOT_SENT = "_pz_unchanged"
+CHANGES, DELETES, UNCHANGED = "__changes", "__deletes", "__unchanged"
 BATCHES = "__pz_batches"
 
 # The last event of every key. Events of one position keep the order in which they came.
@@ -37,13 +41,24 @@ SELECT * FROM {changes}
 QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY _pz_lsn DESC, rowid DESC) = 1
 """
 
+# One column of the last events, from the latest event of the key that carries it. A key that came back after a delete came
+# with all of its columns, so nothing older is ever the latest. (arg_max passes over NULLs; a struct is none.)
+FILL = """
+UPDATE {last} AS l SET {column} = f.found.v, _pz_unchanged = list_filter(_pz_unchanged, lambda name: name <> {name})
+FROM (
+    SELECT {keys}, arg_max({{'v': {column}}}, _pz_lsn) AS found FROM {changes}
+    WHERE _pz_op <> 'delete' AND NOT coalesce(list_contains(_pz_unchanged, {name}), false) GROUP BY {keys}
+) AS f
+WHERE {same} AND l._pz_op <> 'delete' AND list_contains(l._pz_unchanged, {name})
+"""
+
 
 def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcome, NodeDone]:
     """Land and collapse one window of changes; ledger row and token commit with the collapsed rows."""
     node = landing.node
     partition = _only_partition(landing, source)
     schema = source.schema(landing.dataset)
-    _require_header(landing, schema.names)
+    partial = _require_header(landing, schema.names)
     options = BatchOptions(target_bytes=context.run.project.engine.batch_bytes)
     with (
         BatchStream((partition,), options, context.cancel, 1) as stream,
@@ -56,12 +71,18 @@ def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcom
         cursor.unregister(BATCHES)
         counts = _operation_counts(cursor, changes)
         keys = partition.key_columns()
-        _collapse(cursor, landing, changes, keys, total=sum(counts.values()))
+        _collapse(cursor, landing, changes, keys, total=sum(counts.values()), partial=partial)
         token = partition.try_get_sync_state()
-        facts = landing.facts(cursor, token=token, details={"keys": list(keys or ()), "operations": counts})
-        tables = (node.relation, node.relation + CHANGES, node.relation + DELETES)
-        done = complete_node(tx, node.id, tables, facts)
-    return landing.outcome(done, cdc={**counts, "position": token}, timings=stream.timings), done
+        snapshot = isinstance(partition, SnapshotPartition) and partition.is_snapshot()
+        details = {"keys": list(keys or ()), "operations": counts, "snapshot": snapshot}
+        tables = (node.relation, *(node.relation + suffix for suffix in _suffixes(partial)))
+        done = complete_node(tx, node.id, tables, landing.facts(cursor, token=token, details=details))
+    position = partition.position() if isinstance(partition, SnapshotPartition) else token
+    return landing.outcome(done, cdc={**counts, "position": position}, timings=stream.timings), done
+
+
+def _suffixes(partial: bool) -> tuple[str, ...]:
+    return (CHANGES, DELETES, UNCHANGED) if partial else (CHANGES, DELETES)
 
 
 def _only_partition(landing: Landing, source: Source) -> ChangeCapturePartition:
@@ -75,9 +96,11 @@ def _only_partition(landing: Landing, source: Source) -> ChangeCapturePartition:
     return parts[0]
 
 
-def _require_header(landing: Landing, names: list[str]) -> None:
+def _require_header(landing: Landing, names: list[str]) -> bool:
+    """Whether rows may come in part. Raises NodeError PZ0338 when the header is not there."""
     if tuple(names[: len(HEADER)]) != HEADER:
         raise NodeError(Problem(Code.PZ0338, f"'{landing.node.key}': change rows must start with {', '.join(HEADER)}"))
+    return names[len(HEADER) :][:1] == [NOT_SENT]
 
 
 def _operation_counts(cursor: DuckDBPyConnection, changes: str) -> dict[str, int]:
@@ -90,12 +113,18 @@ def _operation_counts(cursor: DuckDBPyConnection, changes: str) -> dict[str, int
 
 
 def _collapse(
-    cursor: DuckDBPyConnection, landing: Landing, changes: str, keys: tuple[str, ...] | None, total: int
+    cursor: DuckDBPyConnection,
+    landing: Landing,
+    changes: str,
+    keys: tuple[str, ...] | None,
+    *,
+    total: int,
+    partial: bool,
 ) -> None:
-    """Create the main and the deletes table from the last event of each key."""
+    """Create the main table and those beside it from the last event of each key."""
     node = landing.node
     deletes = f"staging.{quote(node.relation + DELETES)}"
-    bare = f"* EXCLUDE ({', '.join(HEADER)})"
+    bare = f"* EXCLUDE ({', '.join((*HEADER, NOT_SENT) if partial else HEADER)})"
     if not keys and total:
         raise NodeError(
             Problem(Code.PZ0338, f"'{node.key}': the connector reported no key columns for {total} change(s)")
@@ -105,6 +134,29 @@ def _collapse(
     listed = ", ".join(quote(key) for key in keys or ()) or "_pz_lsn"
     with step(Step.STAGE_ROWS):
         cursor.execute(LAST_EVENTS.format(last=last, changes=changes, keys=listed))
+        if partial:
+            _fill(cursor, changes, last, keys or ())
+            unchanged = f"staging.{quote(node.relation + UNCHANGED)}"
+            cursor.execute(
+                f"CREATE OR REPLACE TABLE {unchanged} AS SELECT {listed}, _pz_unchanged FROM {last} "
+                "WHERE _pz_op <> 'delete' AND len(_pz_unchanged) > 0"
+            )
         cursor.execute(f"CREATE OR REPLACE TABLE {landing.table} AS SELECT {bare} FROM {last} WHERE _pz_op <> 'delete'")
         cursor.execute(f"CREATE OR REPLACE TABLE {deletes} AS SELECT {bare} FROM {last} WHERE _pz_op = 'delete'")
         cursor.execute(f"DROP TABLE {last}")
+
+
+def _fill(cursor: DuckDBPyConnection, changes: str, last: str, keys: tuple[str, ...]) -> None:
+    """Fill what the last events left out from earlier ones, column by column: few columns are ever left out."""
+    found = cursor.execute(f"SELECT DISTINCT unnest(_pz_unchanged) FROM {last} ORDER BY 1").fetchall()
+    for (name,) in found:
+        cursor.execute(
+            FILL.format(
+                last=last,
+                changes=changes,
+                column=quote(name),
+                name=literal(name),
+                keys=", ".join(quote(key) for key in keys),
+                same=" AND ".join(f"l.{quote(key)} = f.{quote(key)}" for key in keys),
+            )
+        )

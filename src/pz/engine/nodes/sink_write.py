@@ -7,7 +7,7 @@ undone, because its outcome is not known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ from pz.connectors.contract import (
     MarkedSession,
     OnDelete,
     OutputSpec,
+    PartialUpdateSession,
+    RetainingSession,
     Settlement,
     Sink,
     Slice,
@@ -30,6 +32,7 @@ from pz.connectors.contract import (
 )
 from pz.durable import Step, step
 from pz.engine.doubt import settlement
+from pz.engine.nodes.captured import CapturedInput, Partial, captured_inputs
 from pz.engine.nodes.merge_keys import unique_relation
 from pz.engine.nodes.native_copy import run_copy
 from pz.engine.outcome import Outcome
@@ -73,7 +76,8 @@ def deliver(context: NodeContext, node: SinkNode) -> Outcome:
             rows = run_copy(context, cursor, sink, output, relation)
             ledger.end_attempt(books, ordinal, AttemptState.COMMITTED)
             return Outcome(rows)
-        return _Delivery(context, node, sink, cursor, books, ledger, output, relation).run()
+        captured = captured_inputs(context, books, node)
+        return _Delivery(context, node, sink, cursor, books, ledger, output, relation, captured).run()
 
 
 @dataclass
@@ -88,9 +92,11 @@ class _Delivery:
     ledger: DeliveryLedger
     output: OutputSpec
     relation: str
+    captured: tuple[CapturedInput, ...] = ()
     ordinal: int = 0
     sent: int = 0
     resumed: int = 0
+    partial: int = 0
 
     def run(self) -> Outcome:
         deletes = self._deletes_relation()
@@ -171,6 +177,9 @@ class _Delivery:
 
     def _attempt(self, content: Fingerprint | None, deletes: str | None) -> Outcome:
 
+        partials = [
+            part for found in self.captured for part in found.partials(self.context, self.cursor, self.relation)
+        ]
         schema: pa.Schema = self.cursor.sql(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
         with ExitStack() as closing:
             session = self.sink.begin_write(self.output, schema)
@@ -184,8 +193,11 @@ class _Delivery:
                     session.write_batch(batch)
                     self._acknowledge(session)
                     self.context.progress(batch.num_rows, batch.nbytes)
+                if partials:
+                    self._apply_partials(session, partials)
                 if deletes is not None:
                     self._apply_deletes(session, deletes)
+                self._retain(session)
                 self.context.cancel.raise_if_set()
                 self._mark(session)
                 committing = True
@@ -202,7 +214,7 @@ class _Delivery:
                 "rows_visible": result.rows,
                 "resumed_rows": self.resumed,
             }
-        return Outcome(result.rows, blocks)
+        return Outcome(result.rows + self.partial, blocks)
 
     def _mark(self, session: WriteSession) -> None:
         """Make durable by what the commit that follows can be recognised."""
@@ -232,7 +244,10 @@ class _Delivery:
             self.node.connection
         ):
             return drain_sql(self.relation, self.output.columns, offset=offset)
-        return f"SELECT * FROM {self.relation}"
+        relation = self.relation
+        for found in self.captured:
+            relation = found.whole(relation)
+        return f"SELECT * FROM {relation}"
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         yield from self.cursor.sql(self._drain(self.resumed)).to_arrow_reader(BATCH_ROWS)
@@ -249,6 +264,34 @@ class _Delivery:
         keys = ", ".join(quote(key) for key in self.node.write.keys)
         for batch in self.cursor.sql(f"SELECT {keys} FROM {deletes}").to_arrow_reader(BATCH_ROWS):
             session.apply_deletes(batch)
+
+    def _apply_partials(self, session: WriteSession, partials: Sequence[Partial]) -> None:
+        if not isinstance(session, PartialUpdateSession):
+            message = f"output '{self.node.name}': rows came in part, and the connector cannot update some columns only"
+            raise NodeError(Problem(Code.PZ0745, message))
+        for part in partials:
+            for batch in self.cursor.sql(part.query).to_arrow_reader(BATCH_ROWS):
+                self.context.cancel.raise_if_set()
+                session.apply_partial(batch, part.unchanged)
+                self.partial += batch.num_rows
+                self.context.progress(batch.num_rows, batch.nbytes)
+
+    def _retain(self, session: WriteSession) -> None:
+        """After a snapshot, let the merge remove what the snapshot does not hold."""
+        queries = [found.snapshot_keys for found in self.captured if found.snapshot_keys is not None]
+        for query in queries:
+            if not isinstance(session, RetainingSession):
+                self.context.run.note(
+                    f"output '{self.node.name}': rows that are gone from the source stay; the connector cannot remove them "
+                    "after a snapshot",
+                    severity="warning",
+                )
+                return
+            keys = self.cursor.sql(query).to_arrow_reader(BATCH_ROWS)
+            session.retain_only(_no_rows(keys.schema))
+            for batch in keys:
+                self.context.cancel.raise_if_set()
+                session.retain_only(batch)
 
     def _unwind(self, session: WriteSession, failure: BaseException, committing: bool) -> None:
         """Abort unless commit was entered; then say what may be visible at the destination.
@@ -272,3 +315,10 @@ class _Delivery:
     def _count(self) -> int:
         row = first_row(self.cursor.execute(f"SELECT count(*) FROM {self.relation}"))
         return int(row[0]) if row else 0
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows: an empty snapshot is told too."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

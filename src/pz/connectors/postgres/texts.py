@@ -1,0 +1,218 @@
+"""From the text that PostgreSQL prints to the types in which a table is read: changes must look like rows of the snapshot.
+
+DuckDB converts, a batch at a time; decimals go through Arrow, which refuses what DuckDB would round. `tests` compare every
+type with what a plain read of the same row gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pz.connectors.postgres.catalog import Attribute, PgType
+from pz.connectors.postgres.reading import exact_decimal
+from pz.connectors.postgres.types import ReadColumn
+from pz.errors import Code, PermanentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+__all__ = ["TextColumn", "TextReader", "array_elements"]
+
+# PostgreSQL ends with BC what DuckDB has behind the date.
+_ERA = r"CASE WHEN ends_with({v}, ' BC') THEN regexp_replace({v}, '^(\S+)(.*) BC$', '\1 (BC)\2') ELSE {v} END"
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A column of the table and how it is read."""
+
+    attribute: Attribute
+    read: ReadColumn
+
+    @property
+    def storage(self) -> PgType:
+        """The type below all domains."""
+        return self.attribute.type.storage
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it arrives as a list, hence has to be taken apart first."""
+        return self.read.duckdb.endswith("[]")
+
+    @property
+    def element(self) -> str:
+        """Name of the type whose text is converted: the element's for a list."""
+        inner = self.storage.element if self.is_list else None
+        return inner.storage.name if inner is not None else self.storage.name
+
+    def expression(self, value: str) -> str:
+        """DuckDB's expression that turns the text (or the list of texts) into the value."""
+        if self.is_list:
+            inner = _scalar("x", self.element, self.read.duckdb[:-2], self.read.expression)
+            return f"list_transform({value}, lambda x: {inner})"
+        return _scalar(value, self.element, self.read.duckdb, self.read.expression)
+
+
+class TextReader:
+    """Converts batches of the columns of one table. Holds a private DuckDB; close it."""
+
+    def __init__(self, columns: Sequence[TextColumn], subject: str) -> None:
+        import duckdb
+
+        self._columns = tuple(columns)
+        self._subject = subject
+        self._duckdb: DuckDBPyConnection = duckdb.connect(
+            ":memory:", config={"autoinstall_known_extensions": "false", "threads": "1"}
+        )
+        self._duckdb.execute("SET TimeZone = 'UTC'")
+
+    def close(self) -> None:
+        """Release the private DuckDB."""
+        self._duckdb.close()
+
+    def arrays(self, values: Sequence[Sequence[bytes | None]]) -> list[pa.Array]:
+        """One array per column, of its announced type. ``values`` are columns, not rows.
+
+        Raises:
+            PermanentError: PZ0740, naming the column whose value cannot be held; never the value.
+        """
+        texts = [self._texts(column, given) for column, given in zip(self._columns, values, strict=True)]
+        try:
+            return self._convert(self._columns, texts)
+        except PermanentError:
+            raise
+        except Exception:
+            for column, text in zip(self._columns, texts, strict=True):
+                self._one(column, text)
+            raise
+
+    def _one(self, column: TextColumn, text: pa.Array) -> None:
+        import duckdb
+        import pyarrow as pa
+
+        try:
+            self._convert([column], [text])
+        except (duckdb.Error, pa.ArrowException, OverflowError, ValueError) as failure:
+            raise self._refusal(column) from failure
+
+    def _refusal(self, column: TextColumn) -> PermanentError:
+        return PermanentError(
+            f"{self._subject}: column {column.read.name!r} holds a value that {column.read.duckdb} cannot hold exactly",
+            hint="declare the column under `columns:` as varchar, double or a wider decimal",
+            code=Code.PZ0740,
+        )
+
+    def _texts(self, column: TextColumn, values: Sequence[bytes | None]) -> pa.Array:
+        import pyarrow as pa
+
+        try:
+            if not column.is_list:
+                return pa.array(values, pa.string())
+            taken = [None if value is None else array_elements(value.decode()) for value in values]
+            return pa.array(taken, pa.list_(pa.string()))
+        except (ValueError, pa.ArrowException) as failure:
+            if column.is_list:
+                raise PermanentError(f"{self._subject}: {column.read.refused}", code=Code.PZ0740) from failure
+            raise self._refusal(column) from failure
+
+    def _convert(self, columns: Sequence[TextColumn], texts: Sequence[pa.Array]) -> list[pa.Array]:
+        import pyarrow as pa
+
+        names = [f"c{place}" for place in range(len(columns))]
+        table = pa.table(dict(zip(names, texts, strict=True)))
+        selected = ", ".join(
+            f"{column.expression(name)} AS {name}" for column, name in zip(columns, names, strict=True)
+        )
+        self._duckdb.register("texts", table)
+        try:
+            found = self._duckdb.sql(f"SELECT {selected} FROM texts").to_arrow_table()
+        finally:
+            self._duckdb.unregister("texts")
+        return [_as_announced(found.column(name), column.read) for name, column in zip(names, columns, strict=True)]
+
+
+def _as_announced(found: pa.ChunkedArray, read: ReadColumn) -> pa.Array:
+    import pyarrow as pa
+
+    array = found.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no rows
+        array = pa.array([], array.type)
+    if read.duckdb.startswith("DECIMAL("):
+        return exact_decimal(array, read.arrow)
+    return array if array.type == read.arrow else array.cast(read.arrow)
+
+
+def _scalar(value: str, storage: str, wanted: str, selected: str) -> str:
+    """``selected`` is how a plain read selects the column: it tells a cast to text from the text that is printed."""
+    if wanted.startswith("DECIMAL("):
+        return _money(value, wanted) if storage == "money" else value  # Arrow makes the decimal
+    if wanted == "VARCHAR":
+        return _printed(value, storage, selected)
+    if wanted == "BOOLEAN":
+        return f"({value} = 't')"
+    if wanted == "BLOB":
+        return f"unhex(substr({value}, 3))"
+    if wanted == "UUID":  # Arrow takes the sixteen bytes
+        return f"unhex(replace({value}, '-', ''))"
+    if wanted == "INTERVAL":
+        return f"CAST(replace({value}, '+', '') AS INTERVAL)"
+    if wanted in {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}:
+        return _moment(value, storage, wanted)
+    return f"CAST({value} AS {wanted})"
+
+
+def _printed(value: str, storage: str, selected: str) -> str:
+    if not selected.endswith("::text"):
+        return value
+    if storage == "bool":
+        return f"CASE {value} WHEN 't' THEN 'true' WHEN 'f' THEN 'false' END"
+    if storage == "inet":  # its cast to text always has the mask
+        width = f"CASE WHEN contains({value}, ':') THEN '/128' ELSE '/32' END"
+        return f"CASE WHEN contains({value}, '/') THEN {value} ELSE {value} || {width} END"
+    return value
+
+
+def _moment(value: str, storage: str, wanted: str) -> str:
+    own = {"date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE"}[storage]
+    read = f"CAST({_ERA.format(v=value)} AS {own})"
+    if own == wanted or own == "DATE":
+        return read if own == wanted else f"CAST({read} AS {wanted})"
+    return f"({read} AT TIME ZONE 'UTC')"
+
+
+def _money(value: str, wanted: str) -> str:
+    """Amounts come with the currency, the separators and a sign or parentheses of the server's locale."""
+    scale = int(re.sub(r".*,(\d+)\)", r"\1", wanted))
+    plain = f"regexp_replace({value}, '[^0-9]', '', 'g')"
+    digits = f"(CASE WHEN length({plain}) <= {scale} THEN lpad({plain}, {scale + 1}, '0') ELSE {plain} END)"
+    sign = f"CASE WHEN regexp_matches({value}, '[-(]') THEN '-' ELSE '' END"
+    return f"{sign} || left({digits}, -{scale}) || '.' || right({digits}, {scale})" if scale else f"{sign} || {digits}"
+
+
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)|([,{}])', re.DOTALL)
+
+
+def array_elements(text: str) -> list[str | None]:
+    """The elements of an array literal of one dimension, counted from 1.
+
+    Raises:
+        ValueError: more dimensions, or other bounds.
+    """
+    if not text.startswith("{") or not text.endswith("}"):
+        raise ValueError("an array that does not count from 1")
+    return list(_elements(text[1:-1]))
+
+
+def _elements(inner: str) -> Iterator[str | None]:
+    for found in _TOKEN.finditer(inner):
+        quoted, plain, mark = found.groups()
+        if quoted is not None:
+            yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+        elif plain is not None:
+            yield None if plain == "NULL" else plain
+        elif mark != ",":
+            raise ValueError("an array of more than one dimension")
