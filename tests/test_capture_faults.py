@@ -1,0 +1,196 @@
+"""Change capture when connections break, servers restart and logs are thrown away: recovery, or an error of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from capture_support import captured, differences, replica, slot
+from postgres_proxy import Link, Proxy, Verdict
+from postgres_server import Database
+from postgres_support import dataset, spec
+from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec, TransientError
+from pz.connectors.postgres.connector import Postgres
+from running import errors, run
+
+
+def read_through(database: Database, proxy: Proxy, data: DatasetSpec) -> tuple[pa.Table, str | None]:
+    """One read through the proxy."""
+    source = Postgres().open_source(replace(spec(database), options=proxy.options))
+    try:
+        (part,) = source.plan_read(data, None)  # type: ignore[arg-type]
+        batches = list(part.read(BatchOptions(), CancelToken()))
+        return pa.Table.from_batches(batches, source.schema(data)), part.try_get_sync_state()  # type: ignore[attr-defined]
+    finally:
+        source.close()
+
+
+def patiently(database: Database, proxy: Proxy, data: DatasetSpec) -> tuple[pa.Table, str | None]:
+    """The same, while the server still holds the slot for a connection that it has not missed yet."""
+    for _ in range(200):
+        try:
+            return read_through(database, proxy, data)
+        except TransientError as failure:
+            if "active" not in failure.message:
+                raise
+    raise AssertionError("the slot stayed active")
+
+
+class Nth:
+    """Counts messages from the server, where ``statement`` names one only behind it on its connection, and cuts at one."""
+
+    def __init__(self, statement: str = "", cut: int | None = None) -> None:
+        self.seen, self.statement, self.cut = 0, statement, cut
+
+    def __call__(self, link: Link, side: str, kind: bytes, body: bytes) -> Verdict:
+        if side != "server" or not link.copies(self.statement):
+            return Verdict.PASS
+        self.seen += 1
+        return Verdict.CUT if self.seen == self.cut else Verdict.PASS
+
+
+def interrupted(database: Database, proxy: Proxy, data: DatasetSpec, rule: Nth) -> pa.Table | None:
+    """The rows, or None after an error that another attempt may overcome; any other is raised."""
+    proxy.rule = rule
+    try:
+        return read_through(database, proxy, data)[0]
+    except TransientError:
+        return None
+    finally:
+        proxy.heal()
+
+
+CHANGES = (
+    "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+    "UPDATE t SET v = 'd' WHERE k = 1",
+    "UPDATE t SET k = 9 WHERE k = 2",
+    "DELETE FROM t WHERE k = 3",
+)
+
+
+@pytest.mark.slow
+def test_a_poll_cut_at_any_message_yields_the_same_window_again(database: Database) -> None:
+    database.run("CREATE TABLE t (k int PRIMARY KEY, v text)", "CREATE PUBLICATION pz_pg FOR TABLE t")
+    data = dataset(change_capture=True)
+    with Proxy(database) as proxy:
+        _, token = read_through(database, proxy, data)
+        database.run(*CHANGES)
+        data = replace(data, prior_sync_state=token)
+        proxy.rule = counter = Nth("peek")
+        whole, _ = read_through(database, proxy, data)
+        assert whole.num_rows == 7
+        cuts = [interrupted(database, proxy, data, Nth("peek", cut)) for cut in range(1, counter.seen + 1)]
+        assert cuts.count(None) >= 15, "before the end of the stream every cut is an error"
+        assert all(again is None or again.equals(whole) for again in cuts)
+        again, _ = patiently(database, proxy, data)
+        assert again.equals(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("statement", ["CREATE_REPLICATION_SLOT", "pg_publication", "COPY"])
+def test_a_snapshot_cut_at_any_message_is_taken_anew(database: Database, statement: str) -> None:
+    database.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v text)",
+        "CREATE PUBLICATION pz_pg FOR TABLE t",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+    )
+    data = dataset(change_capture=True)
+    with Proxy(database) as proxy:
+        proxy.rule = counter = Nth(statement)
+        whole, _ = read_through(database, proxy, data)
+        assert counter.seen > 2
+        for cut in range(1, counter.seen + 1, max(1, counter.seen // 8)):
+            interrupted(database, proxy, data, Nth(statement, cut))
+        again, token = patiently(database, proxy, data)
+        assert again.sort_by("k").equals(whole.sort_by("k"))
+        database.run("DELETE FROM t WHERE k = 1")
+        changes, _ = read_through(database, proxy, replace(data, prior_sync_state=token))
+        assert changes.column("_pz_op").to_pylist() == ["delete"]
+        assert database.rows("SELECT count(*) FROM pg_replication_slots") == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+def test_a_server_that_restarts_in_the_middle_of_a_window_costs_nothing(
+    tmp_path: Path, database: Database, how: signal.Signals
+) -> None:
+    captured(database)
+    with Proxy(database) as proxy:
+        opened = replica(tmp_path, database, source=proxy.options)
+        assert errors(run(opened)) == {}
+        database.run("INSERT INTO orders SELECT n, repeat('x', 500), NULL FROM generate_series(1, 20000) n")
+        passed = iter(range(100_000))
+
+        def rule(link: Link, side: str, kind: bytes, body: bytes) -> Verdict:
+            if side == "server" and kind == b"d" and link.copies("peek") and next(passed) == 5_000:
+                database.server.shutdown(how)
+            return Verdict.PASS
+
+        proxy.rule = rule
+        failed = errors(run(opened))
+        database.server.start()
+        assert "src_src__orders" in failed
+        assert errors(run(opened)) == {}
+    assert differences(database) == []
+
+
+@pytest.mark.slow
+def test_a_slot_whose_log_was_thrown_away_is_told(tmp_path: Path, database: Database) -> None:
+    captured(database, "id int PRIMARY KEY, name text, big text", "INSERT INTO orders VALUES (1, 'a')")
+    opened = replica(tmp_path, database)
+    assert errors(run(opened)) == {}
+    database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
+    try:
+        for n in range(6):
+            database.run(f"INSERT INTO orders VALUES ({n + 10}, 'x')", "SELECT pg_switch_wal()")
+        database.run("CHECKPOINT")
+        assert slot(database)["status"] == "lost"
+        told = str(errors(run(opened)))
+        assert "PZ0744" in told
+        assert "invalidated" in told
+        (shown,) = opened.cdc.status()
+        assert (shown.healthy, "invalidated" in shown.details[0]) == (False, True)
+    finally:
+        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
+    assert errors(run(opened, full_refresh=True)) == {}
+    assert differences(database) == []
+
+
+def test_a_slot_that_another_session_reads_is_waited_for_and_not_taken(tmp_path: Path, database: Database) -> None:
+    captured(database)
+    opened = replica(tmp_path, database)
+    assert errors(run(opened)) == {}
+    database.run("INSERT INTO orders SELECT n, 'x', NULL FROM generate_series(1, 3) n")
+    with contextlib.closing(_busy(database)):
+        told = str(errors(run(opened)))
+    assert "active" in told
+    assert errors(run(opened)) == {}
+    assert differences(database) == []
+
+
+def _busy(database: Database) -> Any:
+    """A session that streams from the slot, as some other consumer would."""
+    import psycopg
+
+    options = database.options
+    connection = psycopg.connect(
+        host=options["host"],
+        port=options["port"],
+        dbname=options["database"],
+        user=options["user"],
+        password=options["password"],
+        replication="database",
+        autocommit=True,
+    )
+    connection.pgconn.send_query(
+        b"START_REPLICATION SLOT pz_src_orders LOGICAL 0/0 (proto_version '1', publication_names 'pz_src')"
+    )
+    while not database.rows("SELECT FROM pg_replication_slots WHERE active"):
+        pass
+    return connection
