@@ -423,7 +423,7 @@ def test_batches_of_a_group_are_counted_singly(cursor: duckdb.DuckDBPyConnection
 def test_a_group_completes_when_it_is_full_and_at_the_end(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
-    grouping = Grouping(ledger, cursor, max_partitions=4, max_rows=100)
+    grouping = Grouping(ledger, cursor, max_partitions=4, max_size=100)
     outcomes = [grouping.add(Arrival(f"p{n}", batch=rows(n, 1)), 1) for n in range(6)]
     assert [len(outcome.completed) for outcome in outcomes] == [0, 0, 0, 4, 0, 0]
     assert len(grouping.add(Arrival("big", batch=rows(6, 100)), 100).completed) == 3

@@ -70,8 +70,8 @@ def complete_group(
 class Grouping:
     """Collects arrivals on one cursor and completes them together. Not thread-safe: one for each worker.
 
-    A group is full at ``max_partitions`` or when its known rows reach ``max_rows``; `flush` completes the rest. Arrow batches
-    that wait in a group are memory: let ``max_rows`` reflect it.
+    A group is full at ``max_partitions`` or when the sizes given with its arrivals reach ``max_size``, in whatever unit the
+    caller counts: rows, or bytes, because batches that wait in a group are memory. `flush` completes the rest.
     """
 
     def __init__(
@@ -81,24 +81,24 @@ class Grouping:
         *,
         where: str | None = None,
         max_partitions: int = 200,
-        max_rows: int = 200_000,
+        max_size: int = 200_000,
     ) -> None:
         self._ledger = ledger
         self._cursor = cursor
         self._where = where
         self._max_partitions = max_partitions
-        self._max_rows = max_rows
+        self._max_size = max_size
         self._waiting: list[Arrival] = []
-        self._rows = 0
+        self._size = 0
 
-    def add(self, arrival: Arrival, rows: int = 0) -> Outcome:
-        """Add an arrival of about ``rows`` rows; the outcome is empty while the group has room."""
+    def add(self, arrival: Arrival, size: int = 0) -> Outcome:
+        """Add an arrival; the outcome is empty while the group has room."""
         self._waiting.append(arrival)
-        self._rows += rows
-        full = len(self._waiting) >= self._max_partitions or self._rows >= self._max_rows
+        self._size += size
+        full = len(self._waiting) >= self._max_partitions or self._size >= self._max_size
         return self.flush() if full else Outcome()
 
     def flush(self) -> Outcome:
         """Complete what waits."""
-        waiting, self._waiting, self._rows = self._waiting, [], 0
+        waiting, self._waiting, self._size = self._waiting, [], 0
         return complete_group(self._ledger, self._cursor, waiting, where=self._where)

@@ -40,6 +40,7 @@ __all__ = [
     "SinkAttempt",
     "advance_delivery",
     "check_owner",
+    "copy_records",
     "create",
     "erase",
     "mark_attempt",
@@ -49,6 +50,8 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 _NEXT = "nextval('pz_meta.seq')"
+_MANY = 64
+_RECORDS = "__pz_records"
 
 
 class AttemptState(StrEnum):
@@ -325,7 +328,8 @@ def check_owner(connection: DuckDBPyConnection, catalog: str, run_id: str) -> No
 def record(tx: Transaction, *entries: Entry) -> None:
     """Write records, many of a kind in one statement. Raises duckdb.ConstraintException where a repetition is an error."""
     for kind in dict.fromkeys(type(entry) for entry in entries):  # no entries, no statement
-        _insert(tx, kind, [entry for entry in entries if type(entry) is kind])
+        alike = [entry for entry in entries if type(entry) is kind]
+        (_insert_many if len(alike) > _MANY and kind is not NodeDone else _insert)(tx, kind, alike)
 
 
 def _insert(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> None:
@@ -338,6 +342,34 @@ def _insert(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> Non
         f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "
         f"SELECT {listed}{numbered[1]} FROM (SELECT {selected}) {kind.on_conflict}",
         [list(column) for column in zip(*(_values(entry) for entry in entries), strict=True)],
+    )
+
+
+def _insert_many(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> None:
+    """Thousands of records as an Arrow table: spelling and parsing them as literals takes many times as long."""
+    import pyarrow as pa
+
+    rows = [_values(entry) for entry in entries]
+    listed = ", ".join(f'"{name}"' for name in kind.types)
+    cast = ", ".join(f'"{name}"::{declared}' for name, declared in kind.types.items())
+    numbered = (", seq", f", {_NEXT}") if kind.numbered else ("", "")
+    tx.cursor.register(_RECORDS, pa.table([pa.array(column) for column in zip(*rows, strict=True)], list(kind.types)))
+    try:
+        tx.execute(
+            f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "
+            f"SELECT {cast}{numbered[1]} FROM {_RECORDS} {kind.on_conflict}"
+        )
+    finally:
+        tx.cursor.unregister(_RECORDS)
+
+
+def copy_records(tx: Transaction, kind: type[Entry], catalog: str, node_id: str) -> None:
+    """Copy a node's records of a kind from an attached ledger, in their order."""
+    listed = ", ".join(f'"{name}"' for name in kind.types)
+    numbered = (", seq", f", {_NEXT}", " ORDER BY seq") if kind.numbered else ("", "", "")
+    found = f"(SELECT * FROM {qualified(catalog, 'pz_meta', kind.table)} WHERE node_id = ?{numbered[2]})"
+    tx.execute(
+        f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) SELECT {listed}{numbered[1]} FROM {found}", [node_id]
     )
 
 
@@ -447,6 +479,14 @@ class Ledger:
     def partitions_done(self, node_id: str) -> tuple[PartitionDone, ...]:
         """The finished partitions of a load, in order of completion."""
         return tuple(PartitionDone(*row) for row in self._rows(PartitionDone, node_id, order="seq"))
+
+    def accounted(self, node_id: str) -> tuple[int, int]:
+        """How many partitions of a load are finished, and their rows."""
+        table = qualified(self._catalog, "pz_meta", "partitions_done")
+        sql = f"SELECT count(*), coalesce(sum(row_count), 0)::BIGINT FROM {table} WHERE node_id = ?"
+        row = first_row(self._cursor.execute(filled(sql, [node_id])))
+        assert row is not None  # an aggregate without GROUP BY gives one row
+        return int(row[0]), int(row[1])
 
     def checkpoints(self, node_id: str, partition_id: str | None = None) -> tuple[Checkpoint, ...]:
         """The partitions of a load that can be continued (or the one that is named)."""

@@ -323,7 +323,7 @@ class PartitionLedger:
         """Whether the plan is closed and every partition of it is done: then `finish` may be called (again)."""
         ledger = Ledger(cursor)
         total = ledger.plan_total(self.node_id)
-        return total is not None and total == len(ledger.partitions_done(self.node_id))
+        return total is not None and total == ledger.accounted(self.node_id)[0]
 
     def finish(
         self, cursor: DuckDBPyConnection, facts: NodeFacts | None = None, *, side_tables: Sequence[str] = ()
@@ -347,7 +347,7 @@ class PartitionLedger:
         return done
 
     def _accounted(self, cursor: DuckDBPyConnection) -> int:
-        return sum(entry.row_count for entry in Ledger(cursor).partitions_done(self.node_id))
+        return Ledger(cursor).accounted(self.node_id)[1]
 
     def _is_sound(self, cursor: DuckDBPyConnection) -> bool:
         """Whether the main table holds what the done rows account for; absent, it must account for nothing."""

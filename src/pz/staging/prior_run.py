@@ -309,10 +309,11 @@ def _copy_partitions(
         ledger.forget_columns()
         if table_exists(tx.cursor, ledger.table, alias):
             _copy_table(tx, alias, ledger.table, sum(entry.row_count for entry in done))
+        meta.copy_records(tx, PartitionDone, alias, ledger.node_id)
     for point in points:
         if point.row_count:
             _copy_table(tx, alias, part_table(ledger.node_id, point.partition_id), point.row_count)
-    meta.record(tx, *done, *points)
+    meta.record(tx, *points)
     if Ledger(tx.cursor).node_read(ledger.node_id) is None:
         meta.record(tx, ledger.read)
 

@@ -5,7 +5,7 @@ for the next attempt or the next ``pz retry``. The three ways a partition lands:
 
     native fragment     one INSERT ... SELECT from the fragment
     checkpointing       batch by batch into a segment, with a token whenever the connector offers one
-    plain batches       one INSERT from its stream; small partitions are collected and complete in groups
+    plain batches       one INSERT from its stream; small partitions complete in groups (`pz.staging.grouping`)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pz.connectors.contract import (
     BatchOptions,
@@ -35,10 +35,12 @@ from pz.engine.nodes.batches import counted, narrowed
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
-from pz.errors import Cancelled, Code, ConnectorError, NodeError, PermanentError, Problem, PzError, TransientError
+from pz.errors import Cancelled, Code, ConnectorError, NodeError, PermanentError, Problem, TransientError
 from pz.plan.model import Way
+from pz.staging.grouping import Grouping
+from pz.staging.grouping import Outcome as GroupOutcome
 from pz.staging.meta import Ledger, NodeDone, NodeRead, NodeWindow, PlannedPartition
-from pz.staging.partition_ledger import Arrival, PartitionLedger, PlanChanged, pin_window
+from pz.staging.partition_ledger import Arrival, Completed, PartitionLedger, PlanChanged, pin_window
 from pz.staging.segments import SegmentWriter
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _partitions(
 
 def _pin(cursor: DuckDBPyConnection, ledger: PartitionLedger, parts: Sequence[IdentifiedPartition]) -> None:
     pinning = ledger.pinning(cursor)
-    pinning.add((p.partition_id, p.spec if isinstance(p, PinnedPartition) else None) for p in parts)
+    pinning.add((p.partition_id, _spec(p)) for p in parts)
     pinning.close()
 
 
@@ -131,20 +133,36 @@ def _enumerate(
     stream = iter(source.plan_read(landing.dataset, landing.hints))
     while chunk := list(itertools.islice(stream, PINNED_AT_ONCE)):
         identified = [_identified(partition, landing) for partition in chunk]
-        pinning.add((p.partition_id, p.spec if isinstance(p, PinnedPartition) else None) for p in identified)
+        pinning.add((p.partition_id, _spec(p)) for p in identified)
         found.extend(identified)
     pinning.close()
     return found
 
 
 def _identified(partition: Partition, landing: Landing) -> IdentifiedPartition:
-    if not isinstance(partition, IdentifiedPartition):
+    if not _can(partition, IdentifiedPartition):
         raise NodeError(
             Problem(
                 Code.PZ0319, f"'{landing.node.key}': a partition has no id, though the connector promises stable ids"
             )
         )
-    return partition
+    return cast(IdentifiedPartition, partition)
+
+
+def _spec(partition: Partition) -> str | None:
+    return cast(PinnedPartition, partition).spec if _can(partition, PinnedPartition) else None
+
+
+_able: dict[tuple[type, type], bool] = {}
+"""Which types of partitions fulfil which protocol: to look takes Python 100 microseconds, too long for each of thousands."""
+
+
+def _can(partition: Partition, protocol: Any) -> bool:
+    """Whether a partition has an ability; partitions of one type have the same."""
+    key = (type(partition), protocol)
+    if key not in _able:
+        _able[key] = isinstance(partition, protocol)
+    return _able[key]
 
 
 def _create_empty(cursor: DuckDBPyConnection, landing: Landing, source: Source, ledger: PartitionLedger) -> None:
@@ -167,8 +185,6 @@ class _Work:
     failures: list[BaseException] = field(default_factory=list)
     resumed: int = 0
     inferred: NativeScan | None = None
-    _small: list[Arrival] = field(default_factory=list)
-    _small_bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, parts: Sequence[IdentifiedPartition]) -> None:
@@ -189,21 +205,22 @@ class _Work:
         for thread in threads:
             thread.join()
         self.context.cancel.raise_if_set()
-        if not any(isinstance(failure, PzError) for failure in self.failures):
-            with self.context.cursor() as cursor:
-                self._complete_small(cursor)
         if self.failures:
             raise self._failure(len(parts))
 
     def _worker(self, waiting: queue.SimpleQueue[IdentifiedPartition], stop: CancelToken) -> None:
         try:
             with self.context.run.staging.cursor() as cursor, self.context.run.staging.interruptible(cursor, stop):
+                small = Grouping(
+                    self.ledger, cursor, where=self.landing.where, max_partitions=GROUP, max_size=SMALL_BYTES
+                )
                 while not stop.cancelled:
                     try:
                         part = waiting.get_nowait()
                     except queue.Empty:
+                        self._grouped(small.flush())
                         return
-                    self._one(cursor, part, stop)
+                    self._one(cursor, part, stop, small)
         except Cancelled:
             return
         except BaseException as failure:  # noqa: BLE001 - gathered, raised by run()
@@ -211,7 +228,7 @@ class _Work:
                 self.failures.append(failure)
             stop.cancel()
 
-    def _one(self, cursor: DuckDBPyConnection, part: IdentifiedPartition, stop: CancelToken) -> None:
+    def _one(self, cursor: DuckDBPyConnection, part: IdentifiedPartition, stop: CancelToken, small: Grouping) -> None:
         """Land one partition. A connector's failure is kept and the siblings go on; an engine-side fault is raised."""
         try:
             scan = part.native_scan() if isinstance(part, NativePartition) and self._may_scan() else None
@@ -221,7 +238,7 @@ class _Work:
             elif isinstance(part, CheckpointingPartition):
                 self._checkpointed(cursor, part, stop)
             else:
-                self._plain(cursor, part, stop)
+                self._plain(cursor, part, stop, small)
         except ConnectorError as failure:
             with self._lock:
                 self.failures.append(failure)
@@ -254,7 +271,7 @@ class _Work:
         stop.raise_if_set()
         self._complete(cursor, [writer.arrival()], _verifier(part))
 
-    def _plain(self, cursor: DuckDBPyConnection, part: IdentifiedPartition, stop: CancelToken) -> None:
+    def _plain(self, cursor: DuckDBPyConnection, part: IdentifiedPartition, stop: CancelToken, small: Grouping) -> None:
         import pyarrow as pa
 
         stream = self._read(part, stop)
@@ -268,8 +285,10 @@ class _Work:
         stop.raise_if_set()
         schema = head[0].schema if head else self.source.schema(self.landing.dataset)
         if size <= SMALL_BYTES:
-            self._collect(cursor, Arrival(part.partition_id, batch=pa.Table.from_batches(head, schema)), size)
+            # Verified before it joins a group: what is in the group will be recorded as done.
             _verify(part)
+            table = pa.Table.from_batches(head, schema)
+            self._grouped(small.add(Arrival(part.partition_id, batch=table), size))
             return
         name = f"__pz_stream_{threading.get_ident()}"
         cursor.register(name, pa.RecordBatchReader.from_batches(schema, itertools.chain(head, stream)))
@@ -290,25 +309,18 @@ class _Work:
 
     # --- completion
 
-    def _collect(self, cursor: DuckDBPyConnection, arrival: Arrival, size: int) -> None:
+    def _grouped(self, group: GroupOutcome) -> None:
         with self._lock:
-            self._small.append(arrival)
-            self._small_bytes += size
-            due = len(self._small) >= GROUP or self._small_bytes > SMALL_BYTES
-        if due:
-            self._complete_small(cursor)
-
-    def _complete_small(self, cursor: DuckDBPyConnection) -> None:
-        with self._lock:
-            group, self._small, self._small_bytes = self._small, [], 0
-        if group:
-            self._complete(cursor, group, None)
+            self.failures.extend(failed.error for failed in group.failed)
+        self._completed(group.completed)
 
     def _complete(
         self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], verify: Callable[[], None] | None
     ) -> None:
-        completed = self.ledger.complete(cursor, arrivals, where=self.landing.where, before_commit=verify)
-        if self._may_scan():
+        self._completed(self.ledger.complete(cursor, arrivals, where=self.landing.where, before_commit=verify))
+
+    def _completed(self, completed: Sequence[Completed]) -> None:
+        if completed and self._may_scan():
             self.context.progress(sum(done.rows for done in completed), every=1)
 
     def _failure(self, total: int) -> BaseException:
