@@ -294,7 +294,7 @@ def run_scan(scan: NativeScan) -> list[dict[str, object]]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for statement in scan.setup:
-            connection.execute(statement)
+            connection.execute(statement).fetchall()
         rows = connection.sql(f"SELECT * FROM {scan.relation}").to_arrow_table().to_pylist()
     if scan.verify is not None:
         scan.verify()

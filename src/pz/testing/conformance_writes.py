@@ -337,12 +337,12 @@ def run_copy(copy: NativeCopy, table: pa.Table) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("conformance_arrow", table)
-        connection.execute("CREATE TEMP TABLE conformance_rows AS FROM conformance_arrow")
+        connection.execute("CREATE TEMP TABLE conformance_rows AS FROM conformance_arrow").fetchall()
         for statement in copy.setup:
-            connection.execute(statement)
+            connection.execute(statement).fetchall()
         connection.begin()
         for statement in copy.statements:
-            connection.execute(statement.replace("{relation}", "temp.conformance_rows"))
+            connection.execute(statement.replace("{relation}", "temp.conformance_rows")).fetchall()
         connection.commit()  # durable: ok - a scratch target of the suite
     for aside, final in copy.moves:
         aside.replace(final)  # durable: ok - a scratch target of the suite

@@ -217,10 +217,10 @@ def _table(file: Path, name: str) -> pa.Table:
 
     try:
         opened = _database(file)
-    except (duckdb.BinderException, duckdb.ConnectionException, duckdb.IOException) as busy:
+    except duckdb.Error as busy:  # its class differs between versions of DuckDB
         raise NotApplicable("the database file is open for writing") from busy
     with opened as connection:
-        there = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $name", {"name": name}).fetchone()
+        there = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = $name", {"name": name}).fetchall()
         return connection.table(quote(name)).to_arrow_table() if there else pa.table({})
 
 

@@ -79,7 +79,7 @@ class DuckDbSink:
                 writing = Writing(output, table, "staged", output.columns)
                 try:
                     for check in writing.checks():
-                        cursor.execute(check)
+                        cursor.execute(check).fetchall()
                 except duckdb.Error as error:
                     raise self._place.explain(error) or error from error
         return OutputProbe(columns is not None, columns)
@@ -144,7 +144,7 @@ class DuckDbSession:
             listed = ", ".join(quote(key) for key in self._output.keys)
             source = self._relation(self._name)
             sql = f"CREATE TEMP TABLE {quote(self._keys_name)} AS SELECT {listed} FROM {source} LIMIT 0"
-            self._cursor.execute(sql)  # durable: ok - private to the session
+            self._cursor.execute(sql).fetchall()  # durable: ok - private to the session
             self._has_deletes = True
         self._insert(self._keys_name, "*", keys)
 
@@ -167,7 +167,7 @@ class DuckDbSession:
             with step(Step.SINK_WRITE):
                 self._run(self._writing.write())
                 if self._has_deletes:
-                    cursor.execute(self._writing.delete(self._relation(self._keys_name)))
+                    cursor.execute(self._writing.delete(self._relation(self._keys_name))).fetchall()
         except BaseException as error:
             self._roll_back()
             if isinstance(error, duckdb.Error):
@@ -213,7 +213,7 @@ class DuckDbSession:
         view = f"{self._name}_in"
         self._cursor.register(view, pa.RecordBatchReader.from_batches(schema, []))
         create = f"CREATE TEMP TABLE {quote(self._name)} AS SELECT {self._select} FROM {quote(view)}"
-        self._cursor.execute(create)  # durable: ok - private to the session
+        self._cursor.execute(create).fetchall()  # durable: ok - private to the session
         self._cursor.unregister(view)
         found = self._cursor.execute(f"DESCRIBE {self._relation(self._name)}").fetchall()
         return tuple(Column(str(row[0]), str(row[1])) for row in found)
@@ -225,7 +225,9 @@ class DuckDbSession:
         view = f"{self._name}_in"
         self._cursor.register(view, pa.Table.from_batches([batch]))
         try:
-            self._cursor.execute(f"INSERT INTO {self._relation(table)} BY NAME SELECT {select} FROM {quote(view)}")
+            self._cursor.execute(
+                f"INSERT INTO {self._relation(table)} BY NAME SELECT {select} FROM {quote(view)}"
+            ).fetchall()
         except duckdb.Error as error:
             raise self._told(error) from error
         finally:
@@ -236,7 +238,7 @@ class DuckDbSession:
 
     def _run(self, statements: tuple[str, ...]) -> None:
         for statement in statements:
-            self._cursor.execute(statement)  # durable: ok - inside a step of the caller
+            self._cursor.execute(statement).fetchall()  # durable: ok - inside a step of the caller
 
     def _roll_back(self) -> None:
         import duckdb
