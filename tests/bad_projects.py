@@ -152,7 +152,7 @@ LOAD = [
         "",
         "name a pipeline that uses it",
         message="'e' is ephemeral",
-        verbs=(("show", "e"), ("run", "e"), ("run", "--select", "+e"), ("ls", "--select", "e")),
+        verbs=(("run", "e"), ("run", "--select", "+e"), ("ls", "--select", "e")),
     ),
     Bad(
         "PZ0716",

@@ -85,6 +85,21 @@ def test_a_preview_is_no_run(minimal: Path) -> None:
     assert not pz(minimal, "show", "nope").out
 
 
+def test_an_ephemeral_pipeline_is_listed_as_inlined_and_can_be_looked_at(minimal: Path) -> None:
+    (minimal / "pipelines" / "joined_in_2024.sql").unlink()
+    (minimal / "pipelines" / "named.sql").write_text("SELECT id, name FROM {{ source('here', 'people') }}")
+    (minimal / "pipelines" / "configs").mkdir()
+    (minimal / "pipelines" / "configs" / "named.yml").write_text("pipeline: named\nmaterialization: ephemeral\n")
+    (minimal / "pipelines" / "all.sql").write_text(
+        "INSERT INTO {{ sink('lake', 'all', strategy: 'replace') }} SELECT * FROM {{ ref('named') }}"
+    )
+    assert "no nodes: named" in pz(minimal, "ls").err
+    shown = pz(minimal, "show", "named", "--format", "json", "--limit", "1")
+    assert set(json.loads(shown.out)[0]) == {"id", "name"}
+    refused = pz(minimal, "run", "named")
+    assert refused.err.startswith("error PZ0210: pipeline 'named' is ephemeral")
+
+
 def test_a_plan_prints_what_it_writes_and_filters_by_selection(minimal: Path) -> None:
     printed = json.loads(pz(minimal, "plan", "--json").out)
     assert printed == json.loads((minimal / ".pz" / "target" / "plan.json").read_text())

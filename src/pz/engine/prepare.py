@@ -61,13 +61,16 @@ def prepare(
     request: Request,
     *,
     choose: Callable[[Graph], frozenset[str]] | None = None,
+    adapt: Callable[[Project], Project] | None = None,
 ) -> Prepared:
     """Load to plan. Raises ProjectError with all problems of the first stage that has any.
 
-    ``choose`` replaces the request's selection (a retry knows what to run again).
+    ``choose`` replaces the request's selection (a retry knows what to run again), ``adapt`` changes the loaded project.
     """
     registry = Registry.default()
     loaded = load(root, vars_override=request.vars or None, environ=environ)
+    if adapt is not None:
+        loaded = replace(loaded, project=adapt(loaded.project))
     compiled = compile_project(loaded.project, environ)
     _validate_options(loaded.project, compiled.graph, registry)
     dry = Problems()

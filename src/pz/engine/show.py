@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from pz.engine.result import RunResult
     from pz.graph.model import Graph
+    from pz.project.model import Project
 
 __all__ = ["preview", "read_run", "read_staged"]
 
@@ -68,14 +70,11 @@ def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -
     from pz.engine.run import execute
     from pz.events import EventBus
     from pz.graph.model import NodeKind
-    from pz.graph.selection import inlined
     from pz.project.nearmiss import near_miss
 
     def chosen(graph: Graph) -> frozenset[str]:
         node = graph.by_name.get((NodeKind.PIPELINE, pipeline))
         if node is None:
-            if (refused := inlined(graph, pipeline)) is not None:
-                raise ProjectError(refused)
             known = [*(name for kind, name in graph.by_name if kind is NodeKind.PIPELINE), *graph.ephemeral]
             close = near_miss(pipeline, known)
             hint = f"did you mean '{close}'?" if close is not None else "list them with: pz ls"
@@ -83,11 +82,22 @@ def preview(root: Path, environ: Mapping[str, str], pipeline: str, limit: int) -
         return graph.ancestors([node.id])
 
     request = Request("show")
-    prepared = prepare(root, environ, request, choose=chosen)
+    prepared = prepare(root, environ, request, choose=chosen, adapt=partial(_as_node, pipeline))
     with _scratch(root) as scratch:
         project = replace(prepared.project, scratch=scratch)
         result = execute(replace(prepared, project=project), request, EventBus(), CancelToken())
         return _first_rows(result, pipeline, limit)
+
+
+def _as_node(name: str, project: Project) -> Project:
+    """The project with an ephemeral pipeline of that name as a view, so that it has rows to look at."""
+    from pz.project.model import Materialization
+
+    found = project.pipelines.get(name)
+    if found is None or found.materialization is not Materialization.EPHEMERAL:
+        return project
+    seen = replace(found, materialization=Materialization.VIEW)
+    return replace(project, pipelines={**project.pipelines, name: seen})
 
 
 def _first_rows(result: RunResult, pipeline: str, limit: int) -> pa.Table:

@@ -75,9 +75,7 @@ def inlined(graph: Graph, name: str) -> Problem | None:
     if name not in graph.ephemeral:
         return None
     message = f"pipeline '{name}' is ephemeral: it is inlined where it is used, and is no node of its own"
-    return Problem(
-        Code.PZ0210, message, hint="name a pipeline that uses it, or make it a view: `materialization: view`"
-    )
+    return Problem(Code.PZ0210, message, hint=f"name a pipeline that uses it; see its rows with: pz show {name}")
 
 
 def _unknown_flow(graph: Graph, name: str) -> Problem:
