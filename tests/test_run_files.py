@@ -11,7 +11,7 @@ import pytest
 from pz.connectors.contract import CancelToken
 from pz.errors import Code, ProjectError
 from pz.runs.model import RunStatus
-from running import errors, events_of, project, rows, run, statuses
+from running import CONNECTIONS, errors, events_of, project, rows, run, statuses
 
 PEOPLE = "id,name\n1,Ann\n2,Bo\n3,\n"
 COPY = "INSERT INTO {{ sink('lake', 'people', strategy: 'replace') }}\nSELECT * FROM {{ source('files', 'people') }}"
@@ -251,3 +251,23 @@ def test_a_variable_that_is_used_may_come_from_the_command_line_alone(tmp_path: 
     assert rows(tmp_path / "out/n/*.parquet") == [(7,)]
     assert [problem.code for problem in result.problems] == []
     assert [problem.code for problem in run(demo, vars={"n": 7, "m": 1}).problems] == [Code.PZ0716]
+
+
+def test_a_retry_tells_a_file_that_was_mended_from_one_that_changes_under_it(tmp_path: Path) -> None:
+    """Nor does the error of a csv of four lines begin with "1 of 1 partition(s) failed"."""
+    files = {
+        "connections.yml": CONNECTIONS.replace(
+            "root: data", "root: data\n  entities: {people: {read: {columns: {id: int}}}}"
+        ),
+        "data/people.csv": "id\n1\nx\n",
+        "pipelines/people.sql": COPY,
+        "pipelines/configs/people.yml": "pipeline: people\nchecks:\n  - not_null: [id]\n",
+    }
+    demo = project(tmp_path, files)
+    (message, *_) = errors(run(demo)).values()
+    assert message.startswith("PZ0722 file 'people.csv', line 3")
+    (tmp_path / "data/people.csv").write_text("id\n1\n2\n")
+    seen: list[dict[str, object]] = []
+    assert demo.retry(on_event=lambda event: seen.append(event.to_wire())).exit_code == 0
+    notes = [str(event["message"]) for event in seen if event["event"] == "notice"]
+    assert "source 'files.people': file 'people.csv' changed since the run that is continued; planning anew" in notes
