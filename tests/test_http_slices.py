@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +472,40 @@ def test_pages_that_come_fast_are_landed_together_and_a_failure_keeps_them_all()
         rest = partition(opened, dataset({"pagination": PAGE}, ID))
         assert rest.try_resume(token)
         assert [row for batch in batches(rest) for row in batch.column("id").to_pylist()] == list(range(15, 25))
+        opened.close()
+
+
+def test_a_token_that_is_dear_is_offered_less_often_but_always_when_the_read_fails() -> None:
+    whole = paged(RECORDS, 5)
+    with Api() as api:
+        api.route("GET", "/items", lambda asked: Reply(500) if asked.query["page"] == "4" else whole(asked))
+        opened = source(api)
+        found = partition(opened, dataset({"pagination": PAGE}, ID))
+        found._cost, found._taken_at = 3600.0, time.monotonic()
+        seen: list[tuple[int, str | None]] = []
+        with pytest.raises(TransientError):
+            seen += (
+                (batch.num_rows, found.try_get_checkpoint())
+                for batch in found.read(BatchOptions(max_rows=5), CancelToken())
+            )
+        assert [rows for rows, _ in seen] == [5, 5, 5, 0]
+        assert [token is not None for _, token in seen] == [False, False, False, True]
+        opened.close()
+
+
+def test_a_failure_inside_a_page_offers_no_token_for_half_of_it() -> None:
+    rows = [*({"id": n} for n in range(8)), {"id": 9_000}]
+    with Api() as api:
+        api.route("GET", "/items", lambda asked: Reply.json(rows if asked.query["page"] == "2" else RECORDS[:4]))
+        opened = source(api)
+        found = partition(opened, dataset({"pagination": PAGE}, {"id": "tinyint"}))
+        seen: list[tuple[int, bool]] = []
+        with pytest.raises(PermanentError):
+            seen += (
+                (batch.num_rows, found.try_get_checkpoint() is not None)
+                for batch in found.read(BatchOptions(max_rows=4), CancelToken())
+            )
+        assert seen == [(4, True), (4, False), (4, False)][: len(seen)]
         opened.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +33,7 @@ class RowEncoder:
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)
         self._folder = folder
 
-    def lines(self, batch: pa.RecordBatch) -> Iterator[BinaryIO]:
+    def lines(self, batch: pa.RecordBatch) -> Generator[BinaryIO, None, None]:
         """The rows of a batch as lines of json, each with its line end, in order and in pieces.
 
         The next piece is spelled while the present one is sent. A piece is valid until the next one is asked for.

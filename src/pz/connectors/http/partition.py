@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["FeedPartition", "HttpPartition", "Shape", "shape_of"]
 
 _BLOCK = 4 * 1024 * 1024
-_GROUP_ROWS, _GROUP_SECONDS = 20_000, 0.25
+_TOKEN_SHARE = 4
+"""A token is offered when this many times what the last one cost has passed."""
+
+_GROUP_ROWS, _GROUP_SECONDS = 50_000, 0.25
 """What ends a group of pages that are landed together: a kill loses no more than that, a failure nothing."""
 
 _TYPES = {"decimal": "DECIMAL(38,9)"}
@@ -118,6 +121,10 @@ class HttpPartition:
         self._resumed = False
         self._token: str | None = None
         self._offered: str | None = None
+        self._latest: str | None = None
+        self._priced: str | None = None
+        self._taken_at = 0.0
+        self._cost = 0.0
 
     @property
     def partition_id(self) -> str:
@@ -129,7 +136,7 @@ class HttpPartition:
         token, self._token = self._token, None
         if token is None or token == self._offered:
             return None
-        self._offered = token
+        self._offered, self._taken_at = token, time.monotonic()
         return token
 
     def try_resume(self, token: str) -> bool:
@@ -152,18 +159,43 @@ class HttpPartition:
             if self._options.delta_param is not None and self._dataset.prior_sync_state is not None:
                 crawl.token = [(self._options.delta_param, self._dataset.prior_sync_state)]
             with closing(self._batches(crawl, folder, options, cancel)) as landed:
-                for batch, following in landed:
-                    cancel.raise_if_set()
-                    if proof is not None:
-                        proof.see(batch)
-                    # Set before the batch is handed out: code behind a yield runs only at the next pull.
-                    self._token = None if following is None else following.to_token()
-                    yield batch
+                batch: pa.RecordBatch | None = None
+                try:
+                    for batch, following in landed:
+                        cancel.raise_if_set()
+                        if proof is not None:
+                            proof.see(batch)
+                        yield self._with_token(batch, following)
+                        self._price()
+                except ConnectorError:
+                    if batch is not None and self._latest is not None and self._latest != self._offered:
+                        self._token = self._latest
+                        yield batch.slice(0, 0)  # only to have the token asked for
+                    raise
             self._finished(crawl, proof)
 
     @property
     def _replayed(self) -> bool:
         return False
+
+    # --- tokens
+
+    def _with_token(self, batch: pa.RecordBatch, following: Position | None) -> pa.RecordBatch:
+        """Have the token ready before the batch is handed out: code behind a yield runs only at the next pull.
+
+        Storing a token costs the engine a transaction over all rows since the last one. Where that takes longer than
+        reading, it is offered less often; a failure offers it in any case.
+        """
+        # None inside a page: a token must cover exactly the rows that were given.
+        self._latest = None if following is None else following.to_token()
+        due = time.monotonic() - self._taken_at >= _TOKEN_SHARE * self._cost
+        self._token = self._latest if due else None
+        return batch
+
+    def _price(self) -> None:
+        """How long the engine took to store the token, if it took one."""
+        if self._offered == self._latest and self._priced != self._offered:
+            self._cost, self._priced = time.monotonic() - self._taken_at, self._offered
 
     # --- pages
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -242,9 +243,10 @@ class ChunkedSession(HttpSession):
         self._told_at = time.monotonic()
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        for lines in self._encoder.lines(batch):
-            for chunk in self._chunks().add(lines):
-                self._deliver(chunk)
+        with closing(self._encoder.lines(batch)) as pieces:
+            for lines in pieces:
+                for chunk in self._chunks().add(lines):
+                    self._deliver(chunk)
 
     def _flush(self) -> None:
         chunks = self._chunks()
@@ -334,9 +336,10 @@ class KeyedSession(HttpSession):
     def _write(self, batch: pa.RecordBatch) -> None:
         (key,) = self._output.keys
         keys = self._encoder.keys(batch, key)
-        lines = chain.from_iterable(self._encoder.lines(batch))
-        for place, (text, line) in enumerate(zip(keys, lines, strict=True), self._exposed):
-            self._put(_checked_key(text, self._subject), line.rstrip(b"\n"), place)
+        with closing(self._encoder.lines(batch)) as pieces:
+            lines = chain.from_iterable(pieces)
+            for place, (text, line) in enumerate(zip(keys, lines, strict=True), self._exposed):
+                self._put(_checked_key(text, self._subject), line.rstrip(b"\n"), place)
 
     def _put(self, key: str, body: bytes, place: int) -> None:
         options = self._options
