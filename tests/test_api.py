@@ -9,6 +9,7 @@ import pytest
 import pz
 from projects import write
 from pz.codes import Code
+from pz.state.locks import RunLocks, output_lock
 from running import project, run
 
 ROOT = Path(__file__).parents[1]
@@ -61,3 +62,22 @@ def test_staging_that_is_gone_has_its_code(tmp_path: Path) -> None:
     (result.run_dir / "staging.duckdb").unlink()
     with pytest.raises(pz.StateError):
         result.table("stg_t")
+
+
+def test_a_run_that_is_stopped_while_it_waits_for_another_raises_cancelled(tmp_path: Path) -> None:
+    files = {**FILES, "pipelines/t.sql": "insert into {{ sink('lake', 't') }} select * from {{ ref('stg_t') }}"}
+    stop = pz.CancelToken()
+    with (
+        RunLocks.acquire(tmp_path / ".pz", "the-other-run", [output_lock("lake.t")]),
+        pytest.raises(pz.Cancelled),
+    ):
+        project(tmp_path, files).run(on_event=lambda event: stop.cancel(), cancel=stop)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int, tmp_path: Path) -> None:
+    opened = project(tmp_path, FILES)
+    for call in (lambda: opened.show("stg_t", limit=limit), lambda: opened.runs(limit)):
+        with pytest.raises(pz.ProjectError) as caught:
+            call()
+        assert caught.value.code == Code.PZ0534

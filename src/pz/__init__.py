@@ -5,10 +5,11 @@
 """
 
 from pz.api import CancelToken, OpenProject, RunResult, open_project
-from pz.errors import NodeError, Problem, ProjectError, PzError, StateError
+from pz.errors import Cancelled, NodeError, Problem, ProjectError, PzError, StateError
 
 __all__ = [
     "CancelToken",
+    "Cancelled",
     "NodeError",
     "OpenProject",
     "Problem",

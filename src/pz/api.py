@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import CancelToken
 from pz.engine.result import RunResult
-from pz.errors import Problem
+from pz.errors import Code, Problem, ProjectError
 from pz.events import Event, EventBus
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class OpenProject:
         """Rows of a pipeline: from the run named, else from a fresh preview that writes to no sink."""
         from pz.engine.show import preview, read_run
 
+        _require_positive(limit)
         if run_id is not None:
             return read_run(self.root, run_id, pipeline, limit)
         return preview(self.root, self.environ, pipeline, limit)
@@ -159,6 +160,7 @@ class OpenProject:
         """Past runs, newest first."""
         from pz.runs.history import list_runs
 
+        _require_positive(limit)
         return list_runs(self.root / ".pz", limit)
 
     def clean(
@@ -236,6 +238,11 @@ class ProjectState:
         from pz.state import verbs
 
         return verbs.clear(self.state_dir, key, reason=reason, dry_run=dry_run)
+
+
+def _require_positive(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise ProjectError(Problem(Code.PZ0534, f"the limit is {limit}"))
 
 
 def _bus(on_event: EventHandler | None) -> EventBus:

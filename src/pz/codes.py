@@ -660,7 +660,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0532: CodeInfo("any", "The disk is full.", "Free space, then run `pz retry`."),
     Code.PZ0533: CodeInfo("any", "A file is held by another process.", "Close the program that uses the file."),
-    Code.PZ0534: CodeInfo("runs", "`--limit` is below 1.", "Give a positive number."),
+    Code.PZ0534: CodeInfo("runs, show", "The limit is below 1.", "Give a positive number."),
     Code.PZ0535: CodeInfo("completion", "The shell is unknown.", "Use bash, zsh, fish or pwsh."),
     Code.PZ0536: CodeInfo(
         "state",
