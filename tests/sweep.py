@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pz.testing.faults import Outcome, WarmInterpreter, list_steps
 from pz.testing.server import Server
-from sweep_scenarios import SCENARIOS, Model, Scenario
+from sweep_scenarios import SCENARIOS, Far, Model, Scenario
 
 RUN = ("run", "--all")
 RETRY = ("retry",)
@@ -68,14 +68,16 @@ class Sweep:
         if key not in self._stages:
             root = self._root / f"{scenario.name}-{stage}"
             model = Model(scenario)
-            scenario.create(root)
-            model.mutate(Server(root / "far"), 0)
+            self.create(scenario, root)
+            far = self.far(scenario, root)
+            model.mutate(far, 0)
             if stage == "later":
                 done = self._warm.run(RUN, root)
                 assert done.code == 0, _tell(done)
                 model.deliver()
-                assert model.broken_promise(Server(root / "far")) is None, model.broken_promise(Server(root / "far"))
-                model.mutate(Server(root / "far"), 1)
+                assert model.broken_promise(far) is None, model.broken_promise(far)
+                model.mutate(far, 1)
+            self.keep(scenario, stage)
             self._stages[key] = (root, model)
         return self._stages[key]
 
@@ -88,7 +90,7 @@ class Sweep:
                 done = self._warm.run(RUN, root, trace=trace)
                 assert done.code == 0, _tell(done)
                 model.deliver()
-                broken = model.broken_promise(Server(root / "far"))
+                broken = model.broken_promise(self.far(scenario, root))
                 assert broken is None, f"an uninterrupted run: {broken}"
                 self._steps[key] = list_steps(trace)
         return self._steps[key]
@@ -141,7 +143,7 @@ class Sweep:
     def run(self, case: Case) -> None:
         """Kill, recover, check; then change the source once more and check again: state was never ahead."""
         with self._copy(case.scenario, case.stage) as (root, model):
-            server = Server(root / "far")
+            server = self.far(case.scenario, root)
             before, runs = _state(root), _recorded(root)
             for index, point in enumerate(case.kills):
                 verb = RUN if index == 0 else self._verb(case.recovery)
@@ -177,7 +179,24 @@ class Sweep:
 
     def _copy(self, scenario: Scenario, stage: str) -> _Copy:
         root, model = self.stage(scenario, stage)
+        self.restore(scenario, stage)
         return _Copy(root, model)
+
+    # --- the far side; this one lies in the project's folder and is copied with it
+
+    def create(self, scenario: Scenario, root: Path) -> None:
+        """Write the project and make its far side, with an empty source."""
+        scenario.create(root)
+
+    def far(self, scenario: Scenario, root: Path) -> Far:
+        """Where source and target of a project live."""
+        return Server(root / "far")
+
+    def keep(self, scenario: Scenario, stage: str) -> None:
+        """Remember the far side as it is, for `restore`."""
+
+    def restore(self, scenario: Scenario, stage: str) -> None:
+        """Make the far side what it was at a stage."""
 
 
 class _Copy:

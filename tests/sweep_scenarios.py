@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
 from pz.graph.delivery import EFFECTIVELY_ONCE, MATRIX
@@ -37,6 +39,20 @@ def pipeline(number: str = "") -> str:
         f"INSERT INTO {{{{ sink('dst{number}', 'out{number}') }}}}\n"
         f"SELECT * FROM {{{{ source('src{number}', 'orders{number}') }}}}\n"
     )
+
+
+class Far(Protocol):
+    """What the model needs of the far side of a project; `Server` is one."""
+
+    def mutate(
+        self, table: str, *, insert: Sequence[Row] = (), update: Sequence[Row] = (), delete: Sequence[Row] = ()
+    ) -> int:
+        """Change the source in one transaction."""
+        ...
+
+    def target(self, name: str) -> pa.Table:
+        """What the output holds; no rows when there is none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -124,7 +140,7 @@ class Model:
         self._changed: dict[int, int] = {}
         self._deleted: set[int] = set()
 
-    def mutate(self, server: Server, number: int) -> None:
+    def mutate(self, server: Far, number: int) -> None:
         """The ``number``-th change of the source: inserts, then also updates and deletes."""
         inserts = [self._row(number * 100 + n, "new") for n in range(15)]
         updates: list[Row] = []
@@ -166,7 +182,7 @@ class Model:
         self.clock += 1
         return {"id": key, "name": name, "at": self.clock}
 
-    def broken_promise(self, server: Server) -> str | None:
+    def broken_promise(self, server: Far) -> str | None:
         """What is wrong with the destination, None when the cell's promise holds."""
         found = server.target("out").to_pylist()
         if self.scenario.on_delete is OnDelete.SOFT:
