@@ -134,7 +134,7 @@ COMMENT ON COLUMN pz_meta.sink_attempts.node_id IS 'The sink write';
 COMMENT ON COLUMN pz_meta.sink_attempts.run_id IS 'Run that made the attempt';
 COMMENT ON COLUMN pz_meta.sink_attempts.ordinal IS 'Number of the attempt within its run, from 1';
 COMMENT ON COLUMN pz_meta.sink_attempts.state IS 'begun (recorded before the session began; in doubt if the process died), committed, aborted or unknown';
-COMMENT ON COLUMN pz_meta.sink_attempts.marker IS 'Mark that the attempt leaves with its data at the destination; NULL: none';
+COMMENT ON COLUMN pz_meta.sink_attempts.marker IS 'By what its commit can be recognised: a mark left with its data, or the number of its transaction; NULL: by nothing';
 COMMENT ON COLUMN pz_meta.sink_attempts.seq IS 'Order of the attempts';
 
 CREATE TABLE pz_meta.sink_deliveries (
