@@ -67,7 +67,7 @@ def test_a_key_in_the_query_is_sent_with_every_page_and_kept_in_none() -> None:
         wanted = {"items": "/v", "pagination": {"strategy": "next_url", "pointer": "/next"}}
         found = partition(opened, dataset_of(wanted, ID))
         tokens = []
-        for _ in found.read(BatchOptions(), CancelToken()):
+        for _ in found.read(BatchOptions(max_rows=10), CancelToken()):
             tokens.append(found.try_get_checkpoint())
         opened.close()
         assert len(api.requests()) == 3
