@@ -210,10 +210,9 @@ def test_e17_an_idle_run_leaves_the_outputs_alone(tmp_path: Path) -> None:
 
 
 def test_e27_a_retry_from_another_directory_finds_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = demo(tmp_path, "path: t.csv", TO_LAKE + SELECT, t__csv="id\n1\n")
-    (tmp_path / "out").write_text("in the way")
+    opened = demo(tmp_path, "path: t.csv, columns: {id: int}", TO_LAKE + SELECT, t__csv="id\nx\n")
     assert run(opened).exit_code == 1
-    (tmp_path / "out").unlink()
+    (tmp_path / "data/t.csv").write_text("id\n1\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)

@@ -17,6 +17,7 @@ import pytest
 
 from cli_support import Answer, invoke
 from projects import write
+from pz import durable
 from pz.testing.faults import Tmpfs, tmpfs
 
 MIB = 1024 * 1024
@@ -193,11 +194,11 @@ def failed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grow(root, 10)
     assert pz(root, "run", "--all").code == 0
     grow(root, 20)
-    shutil.move(root / "out", root / "kept")
-    (root / "out").write_text("in the way")
-    assert pz(root, "run", "--all").code == 1
-    (root / "out").unlink()
-    shutil.move(root / "kept", root / "out")
+    durable.rearm("promote_file.before=raise")
+    try:
+        assert pz(root, "run", "--all").code == 1
+    finally:
+        durable.rearm()
     return root
 
 
