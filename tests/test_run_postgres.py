@@ -237,7 +237,7 @@ def test_a_partitioned_read_that_broke_is_continued_by_a_retry(
     third = "\"id\" >= '2001'::int4"
     proxy.once(Verdict.CUT, lambda link, side, kind, body: side == "server" and kind == b"d" and link.copies(third))
     failed = run(opened)
-    assert "1 of 4 partition(s) failed" in str(errors(failed))
+    assert "1 of 4 partitions failed" in str(errors(failed))
     database.run("UPDATE big SET note = 'changed' WHERE id IN (1, 2500)")
     proxy.heal()
     seen = len(proxy.links)

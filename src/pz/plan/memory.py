@@ -1,7 +1,8 @@
 """The budget of a run: what it may take of memory and disk, said before anything runs.
 
 pz always sets DuckDB's ``memory_limit``, so the total is a promise: DuckDB's limit, the channels between readers and
-staging (threads x 6 batches), and a fixed overhead for the interpreter and the libraries.
+staging (threads x 6 batches), and a fixed overhead for the interpreter, the libraries and what DuckDB takes beside its
+limit.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pz.project.model import EngineSettings
 
 __all__ = ["budget", "machine_memory", "parse_size"]
 
-OVERHEAD = 256 * 1024 * 1024
+OVERHEAD = 320 * 1024 * 1024
 BATCHES_IN_FLIGHT = 6
 DEFAULT_SHARE = 0.6
 
