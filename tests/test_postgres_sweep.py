@@ -21,8 +21,8 @@ from pz.connectors.contract import ReadShape, WriteStrategy
 from pz.testing.faults import WarmInterpreter
 from sweep import Case, Sweep
 from sweep_scenarios import COLUMNS, PROJECT, Row, Scenario, pipeline
+from test_crash_sweep import SEED, failures
 
-SEED = int(os.environ.get("PZ_SWEEP_SEED", "20240229"))
 STAGES = ("first", "later")
 RANGES: Mapping[str, Any] = {"partition_column": "id", "partitions": 3}
 
@@ -115,16 +115,6 @@ class PostgresSweep(Sweep):
 def sweep(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[PostgresSweep]:
     with WarmInterpreter() as warm:
         yield PostgresSweep(tmp_path_factory.mktemp("sweep"), warm, postgres_server)
-
-
-def failures(sweep: PostgresSweep, cases: Sequence[Case]) -> list[str]:
-    found = []
-    for case in cases:
-        try:
-            sweep.run(case)
-        except (AssertionError, TimeoutError) as failure:
-            found.append(f"{case} (seed {SEED}): {failure}")
-    return found
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ makes that safe. All other requests can be repeated, because they say what shall
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import closing
 from itertools import chain
@@ -97,7 +98,7 @@ class HttpSink:
             client.close()
 
 
-class HttpSession:
+class HttpSession(ABC):
     """What both kinds of session share. See `ConfirmingSession`, `DeleteApplyingSession`."""
 
     def __init__(
@@ -209,11 +210,13 @@ class HttpSession:
         self._closed = True
         self._held.close()
 
+    @abstractmethod
     def _write(self, batch: pa.RecordBatch) -> None:
-        raise NotImplementedError
+        """Take the rows of a batch; what is due is sent."""
 
+    @abstractmethod
     def _flush(self) -> None:
-        raise NotImplementedError
+        """Send what is left."""
 
     # --- requests
 
@@ -263,7 +266,7 @@ class ChunkedSession(HttpSession):
     def _deliver(self, chunk: Chunk) -> None:
         try:
             self._send_chunk(chunk)
-        except BaseException:
+        except BaseException:  # whatever ends the delivery, a cancellation too: the accepted prefix is told first
             if self._confirmed != self._reported:
                 self._tell(self._confirmed)
             raise

@@ -238,7 +238,7 @@ class CapturePartition:
                     if window.is_full(options):
                         cancel.raise_if_set()
                         yield window.batch()
-        except Exception:
+        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
             cancel.raise_if_set()
             raise
         if len(window):

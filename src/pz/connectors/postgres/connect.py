@@ -133,6 +133,7 @@ class Server:
         import psycopg
 
         with translated(self.place):
+            # The parameters are libpq's, all of them text; psycopg's stub takes them for its own keyword arguments.
             return psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
 
     def stream(self) -> AdbcConnection:

@@ -127,7 +127,7 @@ def exported(server: Server, name: str, cancel: CancelToken, *, temporary: bool 
                 row = connection.execute(
                     f"CREATE_REPLICATION_SLOT {quote(name)} {kind}LOGICAL {PLUGIN} {option}"
                 ).fetchone()
-        except Exception:
+        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
             cancel.raise_if_set()
             raise
         finally:
