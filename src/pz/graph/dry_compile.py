@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pz.errors import Code, Problem, Severity
+from pz.graph.checks import freshness_problem, one_query
 from pz.graph.model import CheckNode, Graph, PipelineNode, SinkNode, SourceNode
 from pz.graph.rules import contract_cursor_type
 from pz.graph.sql import bind_constants, watermark_sentinel
 from pz.graph.watermarks import value_sql
 from pz.project.model import CheckKind, Location, SyncMode
 from pz.project.nearmiss import did_you_mean
-from pz.project.sqlscan import without_end
 from pz.sqltext import qualified, quote
 
 if TYPE_CHECKING:
@@ -124,13 +124,15 @@ class _Trial:
             self._leave_out(f"check '{node.name}'", why, node.location)
             return
         try:
-            connection.execute(f"EXPLAIN {without_end(node.check.sql or '')}")
+            connection.execute(f"EXPLAIN {one_query(node.check.sql or '')}")
         except duckdb.PermissionException:
             self._leave_out(f"check '{node.name}'", f"check '{node.name}' reads files by itself", node.location)
         except duckdb.Error as failure:
             message = f"the SQL of check '{node.name}' does not compile: {_shortened(failure)}"
-            template = "{{" in (node.check.sql or "")
-            hint = f"a check is no template; write staging.{node.pipeline}" if template else None
+            syntax = isinstance(failure, duckdb.ParserException)
+            hint = "a check is one query, whose rows are the violations" if syntax else None
+            if "{{" in (node.check.sql or ""):
+                hint = f"a check is no template; write staging.{node.pipeline}"
             yield _at(Problem(Code.PZ0401, message, hint=hint), node.location, None)
 
     def _columns(
@@ -145,12 +147,16 @@ class _Trial:
         if not names or self._missing(node.parents) is not None:
             return
         rows = connection.execute(f"DESCRIBE {qualified('staging', pipeline)}").fetchall()
+        types = {str(row[0]).lower(): str(row[1]) for row in rows}
         known = [str(row[0]) for row in rows]
         where = (node.check.location if isinstance(node, CheckNode) else node.write.location) or node.location
         for name in names:
-            if name.lower() not in {column.lower() for column in known}:
+            if name.lower() not in types:
                 message = f"{what} '{name}' of '{node.name}' is not a column of pipeline '{pipeline}'"
                 yield _at(Problem(Code.PZ0401, message, hint=did_you_mean(name, known)), where, None)
+            elif isinstance(node, CheckNode) and node.check.kind is CheckKind.FRESHNESS:
+                ageless = freshness_problem(node, types[name.lower()])
+                yield from () if ageless is None else (ageless,)
 
     def _hint(self, failure: Exception) -> str | None:
         """How to read a table that DuckDB does not know, when that is what is wrong."""

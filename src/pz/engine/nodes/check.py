@@ -6,12 +6,15 @@ that lists the offending rows, with where to run it. It never blocks a sink: gat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pz.engine.nodes.accepted_values import accepted_literals
 from pz.errors import Code, NodeError, Problem
+from pz.graph.checks import freshness_problem, one_query
 from pz.graph.model import CheckNode
 from pz.project.model import CheckDecl, CheckKind
 from pz.sqltext import literal, quote
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CheckQueries", "queries", "run_check"]
 
 SAMPLES = 5
+LONGEST_VALUE = 200  # characters of a sample's value: a document in a column would fill results, events and console
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +43,15 @@ class CheckQueries:
         return self.finds == "the rows"
 
 
-def queries(check: CheckDecl, relation: str) -> CheckQueries:
-    """The SQL of a check on a FROM-able relation."""
+def queries(check: CheckDecl, relation: str, accepted: Sequence[str] = ()) -> CheckQueries:
+    """The SQL of a check on a FROM-able relation; ``accepted`` are literals of the column's type."""
+    if check.kind is CheckKind.ACCEPTED_VALUES:
+        return _accepted_values(check, relation, accepted)
     build = {
         CheckKind.NOT_NULL: _not_null,
         CheckKind.UNIQUE: _unique,
         CheckKind.ROW_COUNT: _row_count,
         CheckKind.FRESHNESS: _freshness,
-        CheckKind.ACCEPTED_VALUES: _accepted_values,
         CheckKind.CUSTOM_SQL: _custom_sql,
     }
     return build[check.kind](check, relation)
@@ -56,9 +61,10 @@ def run_check(cursor: DuckDBPyConnection, node: CheckNode, *, staging: Path, sam
     """Run a check; returns 0. ``staging`` is the run's database as seen from the project's folder.
 
     Raises:
-        NodeError: PZ0510 with count, samples and the statements that show the rows.
+        NodeError: PZ0510 with count, samples and the statements that show the rows; PZ0401 for a column without an age.
     """
-    asked = queries(node.check, f"staging.{quote(node.pipeline)}")
+    relation = f"staging.{quote(node.pipeline)}"
+    asked = queries(node.check, relation, _typed(cursor, node, relation))
     violations = int(_scalar(cursor, asked.count) or 0)
     if violations == 0:
         return 0
@@ -86,11 +92,36 @@ def _scalar(cursor: DuckDBPyConnection, sql: str) -> Any:
     return row[0] if row else None
 
 
+def _typed(cursor: DuckDBPyConnection, node: CheckNode, relation: str) -> tuple[str, ...]:
+    """The accepted values in the type of the column; refuses a column that freshness cannot judge."""
+    if node.check.kind not in (CheckKind.ACCEPTED_VALUES, CheckKind.FRESHNESS):
+        return ()
+    (_, type_name, *_), *_ = cursor.execute(
+        f"DESCRIBE SELECT {quote(node.check.columns[0])} FROM {relation}"
+    ).fetchall()
+    if node.check.kind is CheckKind.ACCEPTED_VALUES:
+        return accepted_literals(cursor, node.check, str(type_name))
+    problem = freshness_problem(node, str(type_name))
+    if problem is not None:
+        raise NodeError(problem)
+    return ()
+
+
 def _samples(cursor: DuckDBPyConnection, asked: CheckQueries) -> str:
-    result = cursor.execute(f"SELECT * FROM ({asked.rows}) LIMIT {SAMPLES}")
+    """A few rows as DuckDB spells their values: Python has no type for some, and asks for pytz for others."""
+    result = cursor.execute(f"SELECT COLUMNS(*)::VARCHAR FROM (SELECT * FROM ({asked.rows}\n) LIMIT {SAMPLES})")
     names = [column[0] for column in result.description or []]
-    rows = ["{" + ", ".join(f"{n}={v}" for n, v in zip(names, row, strict=True)) + "}" for row in result.fetchall()]
+    rows = [
+        "{" + ", ".join(f"{name}={_shown(value)}" for name, value in zip(names, row, strict=True)) + "}"
+        for row in result.fetchall()
+    ]
     return "; for example " + ", ".join(rows) if rows else ""
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    return value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}... ({len(value)} characters)"
 
 
 def _explain(cursor: DuckDBPyConnection, check: CheckDecl, pipeline: str, violations: int) -> str:
@@ -104,7 +135,7 @@ def _explain(cursor: DuckDBPyConnection, check: CheckDecl, pipeline: str, violat
         )
         return f"{count} row(s) where {wanted} were expected"
     if check.kind is CheckKind.FRESHNESS:
-        newest = _scalar(cursor, f"SELECT max({quote(check.columns[0])}) FROM staging.{quote(pipeline)}")
+        newest = _scalar(cursor, f"SELECT max({quote(check.columns[0])})::VARCHAR FROM staging.{quote(pipeline)}")
         if newest is None:
             return "no value to judge by (the relation is empty or the column is NULL throughout)"
         return f"data older than the allowed age (newest: {newest})"
@@ -142,14 +173,13 @@ def _freshness(check: CheckDecl, relation: str) -> CheckQueries:
     return CheckQueries(count, newest, "the newest value")
 
 
-def _accepted_values(check: CheckDecl, relation: str) -> CheckQueries:
+def _accepted_values(check: CheckDecl, relation: str, accepted: Sequence[str]) -> CheckQueries:
     column = quote(check.columns[0])
-    accepted = ", ".join(literal(value) for value in check.values)
-    condition = f"{column} IS NOT NULL AND {column} NOT IN ({accepted})"
+    condition = f"{column} IS NOT NULL" + (f" AND {column} NOT IN ({', '.join(accepted)})" if accepted else "")
     rows = f"SELECT DISTINCT {column} FROM {relation} WHERE {condition}"
     return CheckQueries(f"SELECT count(*) FROM {relation} WHERE {condition}", rows)
 
 
 def _custom_sql(check: CheckDecl, relation: str) -> CheckQueries:
     rows = check.sql or ""
-    return CheckQueries(f"SELECT count(*) FROM ({rows}\n)", rows)
+    return CheckQueries(one_query(rows), rows)
