@@ -13,7 +13,7 @@ from pz.connectors.files.delimited import Dialect
 from pz.connectors.files.formats import Compression, Format, Layout, ReadOptions
 from pz.connectors.files.paths import FileStamp
 from pz.connectors.files.scratch import scratch
-from pz.connectors.files.values import Care, DuckType, read_type, reading
+from pz.connectors.files.values import Care, DuckType, converted, read_type, reading
 from pz.errors import Code
 from pz.sqltext import literal, quote
 
@@ -199,11 +199,14 @@ def _select(
 ) -> str:
     """``names`` gives the reader's spelling of a column where it differs in case."""
     spelled = names or {}
-    parts = [
-        f"{reading(format_, spelled.get(column.name, column.name), type_, place, care)} AS {quote(column.name)}"
+    cells = [
+        (spelled.get(column.name, column.name), column.name, type_)
         for column, type_ in zip(schema.columns, schema.types, strict=True)
     ]
-    return f"SELECT {', '.join(parts)} FROM {source}"
+    parts = [f"{reading(format_, found, type_, place, care)} AS {quote(name)}" for found, name, type_ in cells]
+    numbers = [item for found, _, type_ in cells if (item := converted(format_, found, type_, care)) is not None]
+    below = f"(SELECT *, {', '.join(numbers)} FROM {source})" if numbers else source
+    return f"SELECT {', '.join(parts)} FROM {below}"
 
 
 def _place(files: Sequence[FileStamp]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
     from duckdb.sqltypes import DuckDBPyType
 
-__all__ = ["Care", "DuckType", "fault", "read_type", "reading", "writing"]
+__all__ = ["Care", "DuckType", "converted", "fault", "read_type", "reading", "writing"]
 
 
 class Care(StrEnum):
@@ -45,6 +45,8 @@ _INTEGERS = frozenset(
 )
 _EXACT_DIGITS = 15
 """Decimal digits that a double, which is what most readers of json use, always holds."""
+_NUMBER = "__pz_number_"
+"""Before a column's name: its number, beside the text that the number was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class DuckType:
         yield self
         for _, child in self.children:
             yield from child.walk()
+
+
+def _is_exact(type_: DuckType) -> bool:
+    """Whether values are whole numbers or decimals, which a text may exceed in range or in digits."""
+    return type_.kind in _INTEGERS or type_.kind == "decimal"
 
 
 def fault(code: Code, message: str, sql_type: str) -> str:
@@ -183,7 +190,7 @@ def read_type(format_: Format, type_: DuckType, care: Care = Care.FAST) -> str:
     """The type that the reader is asked for, so that `reading` can convert and check the value afterwards."""
     if format_ is Format.JSON:
         return _json_read_type(type_)
-    if care is not Care.TYPED and (type_.kind in _INTEGERS or type_.kind == "decimal"):
+    if care is not Care.TYPED and _is_exact(type_):
         return "VARCHAR"
     return type_.sql
 
@@ -204,6 +211,16 @@ def _json_read_type(type_: DuckType) -> str:
     return type_.sql
 
 
+def converted(format_: Format, column: str, type_: DuckType, care: Care) -> str | None:
+    """The select item that `reading` of this column expects below it, None where it needs nothing but the column.
+
+    A level of its own, because DuckDB computes what stands twice in a CASE twice.
+    """
+    if not format_.delimited or care is not Care.FAST or not _is_exact(type_):
+        return None
+    return f"CAST({quote(column)} AS {type_.sql}) AS {quote(_NUMBER + column)}"
+
+
 def reading(format_: Format, column: str, type_: DuckType, place: str, care: Care = Care.FAST) -> str:
     """The SQL that turns what the reader gave into the declared type.
 
@@ -221,21 +238,21 @@ def reading(format_: Format, column: str, type_: DuckType, place: str, care: Car
 
 def _reading_cell(column: str, type_: DuckType, place: str, care: Care) -> str:
     sql = quote(column)
-    if care is Care.TYPED or not (type_.kind in _INTEGERS or type_.kind == "decimal"):
+    if care is Care.TYPED or not _is_exact(type_):
         return sql
     if care is Care.CHECKED:
         return _checked(sql, type_, column, place)
     # A number that reads back as it is spelled has lost nothing; that is quicker to see than the absence of a fraction.
-    cast = _cast(sql, type_)
-    plain = f"CAST({cast} AS VARCHAR) = {sql}"
+    number = quote(_NUMBER + column)
+    plain = f"CAST({number} AS VARCHAR) = {sql}"
     exact = _exact(sql, type_, column, place)
-    return f"CASE WHEN {plain} THEN {cast} WHEN {_suspect(sql, type_.scale)} THEN {exact} ELSE {cast} END"
+    return f"CASE WHEN {plain} THEN {number} WHEN {_suspect(sql, type_.scale)} THEN {exact} ELSE {number} END"
 
 
 def _json_cell(column: str, sql: str, type_: DuckType, place: str) -> str | None:
     if type_.kind == "decimal" and type_.precision > _EXACT_DIGITS:
         return _wide_json_decimal(sql, type_, column, place)
-    if type_.kind in _INTEGERS or type_.kind == "decimal":
+    if _is_exact(type_):
         return _checked(sql, type_, column, place)
     if type_.kind in {"blob", "bit", "bignum", "interval"}:
         return _checked_cast(sql, type_, column, place)
@@ -275,10 +292,6 @@ def _lossy(type_: DuckType, column: str, place: str) -> str:
 def _checked_cast(sql: str, type_: DuckType, column: str, place: str) -> str:
     does_not_fit = _located(column, f"a value does not fit the type {type_.sql}", place, type_.sql)
     return f"COALESCE(TRY_CAST({sql} AS {type_.sql}), CASE WHEN {sql} IS NOT NULL THEN {does_not_fit} END)"
-
-
-def _cast(sql: str, type_: DuckType) -> str:
-    return f"CAST({sql} AS {type_.sql})"
 
 
 def _wide_json_decimal(sql: str, type_: DuckType, column: str, place: str) -> str:
