@@ -38,6 +38,7 @@ from rendering import FILE, attempt, faults, rendered
         ("select {{ var('names') }}", "select ['a', 'b''c', NULL]"),
         ("select {{ var('m').k }}, {{ var('m') }}", "select v, {'k': 'v'}"),
         ("select {{ none }}", "select NULL"),
+        ("select {{ var('huge') }}", "select 'inf'::DOUBLE"),
         ("{% if var('f') %}select 1{% else %}select 2{% endif %}", "select 1"),
         ("select {% for c in var('names')[:2] %}{{ c }}{{ ', ' if not loop.last }}{% endfor %}", "select a, b'c"),
         ("{% set n = 1 + 1 %}select {{ n ~ 'x' }}", "select 2x"),
@@ -53,7 +54,7 @@ from rendering import FILE, attempt, faults, rendered
     ],
 )
 def test_what_a_call_renders(text: str, sql: str) -> None:
-    variables = {"n": 3, "f": True, "x": 1.5, "names": ["a", "b'c", None], "m": {"k": "v"}}
+    variables = {"n": 3, "f": True, "x": 1.5, "names": ["a", "b'c", None], "m": {"k": "v"}, "huge": float("inf")}
     assert rendered(text, {"DAY": "monday"}, variables=variables).sql == sql
 
 

@@ -204,7 +204,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0103: CodeInfo(
         "load, render",
-        "`env()` or `${VAR}` names an environment variable that is not set.",
+        "`env()` or `${VAR}` names an environment variable that is not set, or holds no UTF-8 text.",
         "Set the variable, or write `$${` for a literal `${`.",
     ),
     Code.PZ0104: CodeInfo(

@@ -92,3 +92,25 @@ def _decimal(value: Decimal) -> str:
     if width > 38:
         raise TypeError("a decimal literal holds at most 38 digits")
     return f"'{text}'::DECIMAL({width},{scale})"
+
+
+def unfit(value: object) -> str | None:
+    """What keeps a text, or one at any depth of a list or mapping, out of SQL: words to say behind its name, or None.
+
+    Files of a project are UTF-8 without NULs, but variables, escapes in templates and names of files bring text of their
+    own. Bytes of a name or of the environment that are no UTF-8 reach Python as lone surrogates.
+    """
+    if isinstance(value, Mapping):
+        return next((fault for pair in value.items() for part in pair if (fault := unfit(part))), None)
+    if isinstance(value, list | tuple):
+        return next((fault for part in value if (fault := unfit(part))), None)
+    if not isinstance(value, str):
+        return None
+    if "\x00" in value:
+        return "holds a NUL character"
+    return "is not UTF-8 text" if any("\ud800" <= character <= "\udfff" for character in value) else None
+
+
+def printable(text: str) -> str:
+    """The text with its lone surrogates spelled as escapes, so that a message can name it."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -16,9 +16,9 @@ from pz.project.declarations import entity_name_problem, parse_read, parse_write
 from pz.project.identifiers import source_relation
 from pz.project.model import EntityDecl, Location, Materialization, PipelineDecl, Project, ReadDecl, WriteDecl
 from pz.project.nearmiss import did_you_mean, near_miss
-from pz.project.template_marks import LINE_ARGUMENT, MARK, sink_mark
+from pz.project.template_marks import LINE_ARGUMENT, sink_mark
 from pz.project.yaml_source import Block, Item, from_python, plain_value
-from pz.sqltext import literal
+from pz.sqltext import literal, unfit
 
 __all__ = ["FUNCTIONS", "WATERMARK_PREFIX", "Calls", "RefCall", "SinkCall", "SourceCall", "WatermarkCall"]
 
@@ -152,8 +152,9 @@ class Calls:
             return ""
         self.variables.add(name)
         value = self._project.vars[name]
-        if _holds_mark(value):
-            self.problem(Code.PZ0104, f"variable '{name}' holds a NUL character", line, "remove the character")
+        fault = unfit(value)
+        if fault is not None:
+            self.problem(Code.PZ0104, f"variable '{name}' {fault}", line, "remove the character")
             return ""
         return copy.deepcopy(value)
 
@@ -167,6 +168,10 @@ class Calls:
             self.problem(
                 Code.PZ0103, f"environment variable '{name}' is not set", line, f"set {name} in the environment"
             )
+            return ""
+        fault = unfit(self._environ[name])
+        if fault is not None:
+            self.problem(Code.PZ0103, f"environment variable '{name}' {fault}", line, f"set {name} to text in UTF-8")
             return ""
         self.revealed.add(self._environ[name])
         return self._environ[name]
@@ -236,14 +241,6 @@ def _yaml_side(function: str, entity: EntityDecl | None) -> tuple[str, Location 
     side = "read" if function == "source" else "write"
     decl = None if entity is None else entity.read if function == "source" else entity.write
     return side, None if decl is None else decl.location
-
-
-def _holds_mark(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return any(_holds_mark(part) for pair in value.items() for part in pair)
-    if isinstance(value, list | tuple):
-        return any(_holds_mark(part) for part in value)
-    return isinstance(value, str) and MARK in value
 
 
 def _line(options: dict[str, object]) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from pz.errors import Code, Problems
 from pz.project.yaml_source import Block, Item, Listing, Scalar, typed
+from pz.sqltext import unfit
 
 __all__ = ["has_reference", "interpolate", "references"]
 
@@ -62,6 +63,11 @@ def _scalar(item: Scalar, environ: Mapping[str, str], file: str, problems: Probl
                 line=item.line,
                 hint=f"set {name} in the environment, or write $${{{name}}} for the literal text",
             )
+            return match[0]
+        fault = unfit(environ[name])
+        if fault is not None:
+            message = f"environment variable '{name}' {fault}"
+            problems.error(Code.PZ0103, message, file=file, line=item.line, hint=f"set {name} to text in UTF-8")
             return match[0]
         return environ[name]
 

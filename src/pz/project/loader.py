@@ -24,6 +24,7 @@ from pz.project.identifiers import pipeline_name_problem
 from pz.project.model import Location, PipelineDecl, Project
 from pz.project.sidecars import Sidecar, parse_sidecar, refuse_second
 from pz.project.yaml_source import Block, read_text, read_yaml
+from pz.sqltext import printable, unfit
 
 __all__ = ["Loaded", "load", "require_project"]
 
@@ -55,6 +56,9 @@ def load(
     """
     folder = Path(root).absolute()
     require_project(folder)
+    if unfit(str(folder)):
+        message = f"the path of the project is not UTF-8 text: '{printable(str(folder))}'"
+        raise ProjectError(Problem(Code.PZ0101, message, hint="move it below folders with names in UTF-8"))
     problems = Problems()
     project = _project(folder, os.environ if environ is None else environ, problems)
     overrides = vars_override or {}

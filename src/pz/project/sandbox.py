@@ -6,6 +6,7 @@ a template that would run or grow without end fails with `LimitExceeded` instead
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any
@@ -206,6 +207,8 @@ def _nested(value: object) -> str:
         return "NULL"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return literal(value)
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):

@@ -19,7 +19,8 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.visitor import NodeTransformer
 
-from pz.project.template_marks import LINE_ARGUMENT, MARK, line_mark
+from pz.project.template_marks import LINE_ARGUMENT, line_mark
+from pz.sqltext import unfit
 
 __all__ = ["ColonArguments", "Repeated", "instrument"]
 
@@ -133,8 +134,9 @@ class _Instruments(NodeTransformer):
         return self._capturing(node)
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:
-        if isinstance(node.value, str) and MARK in node.value:
-            raise TemplateSyntaxError("text cannot hold a NUL character", node.lineno)
+        fault = unfit(node.value)
+        if fault is not None:
+            raise TemplateSyntaxError(f"a text {fault}", node.lineno)
         if isinstance(node.value, float) and not math.isfinite(node.value):
             raise TemplateSyntaxError("the number is too large; write a smaller number, or text", node.lineno)
         return node

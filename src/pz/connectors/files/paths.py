@@ -14,6 +14,7 @@ from pathlib import Path
 from pz.connectors.contract import PermanentError
 from pz.connectors.localpath import local_path, real_path
 from pz.errors import Code
+from pz.sqltext import printable, unfit
 
 __all__ = ["FileRoot", "FileStamp", "group_files", "partition_id"]
 
@@ -89,7 +90,14 @@ class FileRoot:
         """The files that a path or glob matches, sorted by name; hidden files never match a wildcard."""
         pattern = self.resolve(path)
         found = [pattern] if pattern.is_file() else _matches(pattern)
-        return tuple(FileStamp.take(hit, self.name_of(hit)) for hit in found if hit.is_file())
+        return tuple(FileStamp.take(hit, _readable(self.name_of(hit))) for hit in found if hit.is_file())
+
+
+def _readable(name: str) -> str:
+    """The name of a file, which DuckDB takes as UTF-8 only. Raises PermanentError PZ0722."""
+    if unfit(name) is None:
+        return name
+    raise PermanentError(f"file '{printable(name)}': its name is not UTF-8", code=Code.PZ0722, hint="rename the file")
 
 
 def _absolute(path: Path) -> Path:
