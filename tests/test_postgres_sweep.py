@@ -34,7 +34,8 @@ def scenario(name: str, shape: ReadShape, strategy: WriteStrategy, **options: Ma
 SCENARIOS = (
     scenario("full-replace", ReadShape.FULL, WriteStrategy.REPLACE, read=RANGES),
     scenario("full-replace-swap", ReadShape.FULL, WriteStrategy.REPLACE, write={"replace_method": "swap"}),
-    scenario("full-append", ReadShape.FULL, WriteStrategy.APPEND),
+    scenario("full-append", ReadShape.FULL, WriteStrategy.APPEND, read=RANGES),
+    scenario("full-append-passed-on", ReadShape.FULL, WriteStrategy.APPEND),
     scenario("full-append-unmarked", ReadShape.FULL, WriteStrategy.APPEND, write={"ledger": "off"}),
     scenario("incremental-append", ReadShape.INCREMENTAL, WriteStrategy.APPEND, read=RANGES),
     scenario("incremental-merge", ReadShape.INCREMENTAL, WriteStrategy.MERGE, read=RANGES),

@@ -272,7 +272,8 @@ def test_a_load_that_broke_in_the_middle_is_sent_whole_by_a_retry_without_readin
     ranged(database, 300_000)
     sql = "INSERT INTO {{ sink('far', 'copy') }} SELECT id, note FROM {{ source('pg', 'big') }}"
     far = {"connector": "postgres", **proxy.options, "retry": {"max_attempts": 1}}
-    opened = demo(tmp_path, database.options, sql, far=far)
+    staged = {"pipelines/configs/p.yml": "pipeline: p\nchecks:\n  - not_null: [id]\n"}
+    opened = demo(tmp_path, database.options, sql, far=far, files=staged)
     second = iter(range(10_000))
     proxy.once(Verdict.CUT, lambda link, side, kind, body: side == "client" and kind == b"d" and next(second) == 200)
     assert run(opened).exit_code == 1

@@ -22,6 +22,7 @@ gets explicit specs, never the project. What every connector must have is small 
     GatedOperations         Gated                    remote calls go through the engine's gate
     (in doubt)              SettlingSink             look for the mark of an earlier attempt
     (in doubt)              MarkedSession, RecallingSink   say before the commit by what it can be recognised later
+    (same format)           CopyingSource, CopyingSink, CopyingSession   rows pass from one to the other as they are
     (changing files)        VerifiablePartition      the partition is still what was planned
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
@@ -71,6 +72,10 @@ __all__ = [
     "ConnectionSpec",
     "Connector",
     "ConnectorError",
+    "CopyBlock",
+    "CopyingSession",
+    "CopyingSink",
+    "CopyingSource",
     "DatasetSpec",
     "DeleteApplyingSession",
     "ExplainingErrors",
@@ -81,6 +86,7 @@ __all__ = [
     "NativePartition",
     "NativeScan",
     "NaturalReadShape",
+    "NotCopied",
     "OnDelete",
     "OperationGate",
     "OutcomeUnknown",
@@ -775,6 +781,62 @@ class ProbingSink(Protocol):
 
     def probe_output(self, output: OutputSpec) -> OutputProbe:
         """What is there. Raises PermanentError to refuse."""
+        ...
+
+
+class NotCopied(Exception):
+    """Rows cannot come in the format and types that a session takes; the message says which column. They come as batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBlock:
+    """Bytes of a stream of rows in some format; rows may be cut by its ends. ``rows`` is how many were counted in it."""
+
+    data: bytes | bytearray
+    rows: int
+
+
+@runtime_checkable
+class CopyingSource(Protocol):
+    """A source whose whole reads can come as bytes that some sinks take as they are."""
+
+    def copy_format(self, dataset: DatasetSpec) -> str | None:
+        """The name of the format, or None. Offline, free of effects: asked while planning."""
+        ...
+
+    def copy_out(
+        self, dataset: DatasetSpec, columns: Sequence[str], types: Sequence[str], cancel: CancelToken
+    ) -> Iterator[CopyBlock]:
+        """All rows, these columns in this order, each in the type that `CopyingSession.copy_columns` gave it.
+
+        Raises NotCopied, before anything is read, when a column cannot come so. All that was held for the read is let
+        go when the iterator ends or is closed.
+        """
+        ...
+
+
+@runtime_checkable
+class CopyingSink(Protocol):
+    """A sink whose sessions take rows in a format of some sources as they are."""
+
+    def copy_format(self, output: OutputSpec) -> str | None:
+        """The name of the format, or None. Offline, free of effects: asked while planning."""
+        ...
+
+
+@runtime_checkable
+class CopyingSession(WriteSession, Protocol):
+    """A session that takes either batches or blocks."""
+
+    def copy_columns(self) -> tuple[Column, ...]:
+        """The columns that are written, in order, each with the destination's type in words that its format's sources know.
+
+        None at all when no rows are wanted, because an earlier attempt has landed them.
+        """
+        ...
+
+    def write_copied(self, block: CopyBlock) -> None:
+        """Take a block; it dies when the call returns."""
         ...
 
 

@@ -11,8 +11,9 @@ from pz.connectors.contract import CancelToken
 from pz.engine.context import NodeContext, RunContext
 from pz.engine.dispatch import Task, TaskState
 from pz.engine.failures import Failure, describe
-from pz.engine.nodes import fused
 from pz.engine.nodes.check import run_check
+from pz.engine.nodes.copy_through import run_through
+from pz.engine.nodes.fused import run_chain
 from pz.engine.nodes.pipeline import materialize
 from pz.engine.nodes.sink_write import deliver
 from pz.engine.nodes.source_load import load
@@ -22,6 +23,7 @@ from pz.engine.resilience.retry import call_with_retries
 from pz.errors import Cancelled, Code
 from pz.events import BreakerStateChanged, NodeCompleted, NodeStarted, RetryScheduled
 from pz.graph.model import CheckNode, Node, PipelineNode, SinkNode, SourceNode
+from pz.plan.model import Way
 from pz.project.model import RetryPolicy
 from pz.runs.model import NodeError, NodeResult, NodeStatus
 
@@ -93,7 +95,8 @@ class Executor:
         begun = time.monotonic()
         context = self._context(nodes[-1], state.cancel)
         try:
-            counts = self._attempts(state, context, lambda: fused.run_chain(context, nodes))
+            chain = run_through if context.planned.way is Way.COPY_THROUGH else run_chain
+            counts = self._attempts(state, context, lambda: chain(context, nodes))
         except BaseException as raised:  # noqa: BLE001 - every failure of a node is a result
             failed = self._failed(nodes[-1], raised, begun, context, state)
             return tuple(replace(failed, id=n.id, kind=n.kind, name=n.name, fused=True) for n in nodes)

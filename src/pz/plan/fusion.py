@@ -1,41 +1,47 @@
-"""Finds chains that can run as one statement: source -> pipeline -> sink, nothing staged.
+"""Finds chains that can run as one: source -> pipeline -> sink, nothing staged.
 
-A chain is fused when the read is full and native, the write native, append or replace, and nobody else needs what would
-have been staged: one reader of the load, one consumer of the pipeline, no check, no drift policy. Its three nodes run
-again together, so nothing of it is ever reused or carried forward, and the plan says so.
+A chain is fused when the read is full, the write append or replace, and nobody else needs what would have been staged:
+one reader of the load, one consumer of the pipeline, no check, no drift policy. Then a native read and a native write
+become one statement (`Way.FUSED`); and where the pipeline only hands rows on, between two sides that know the same
+format, the rows pass from one to the other as they are (`Way.COPY_THROUGH`). The three nodes run again together, so
+nothing of them is ever reused or carried forward, and the plan says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pz.connectors.contract import ReadShape, WriteStrategy
-from pz.graph.model import Graph, NodeKind, PipelineNode, SinkNode, SourceNode
+from pz.graph.model import Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.plan.model import PlannedNode, Way
 
 __all__ = ["chain_of", "fuse"]
 
 
 def fuse(
-    graph: Graph, nodes: Sequence[PlannedNode], execution: frozenset[str] | None = None
+    graph: Graph,
+    nodes: Sequence[PlannedNode],
+    execution: frozenset[str] | None = None,
+    formats: Mapping[str, str] | None = None,
 ) -> tuple[PlannedNode, ...]:
-    """The same plan with fusable chains marked: all three nodes get the way `Way.FUSED` and know each other.
+    """The same plan with fusable chains marked: all three nodes get the same way and know each other.
 
-    Only chains that lie wholly inside ``execution`` (None: everything) are fused.
+    Only chains that lie wholly inside ``execution`` (None: everything) are fused. ``formats`` are the formats in which
+    sources can give and sinks can take rows as they are, by node id.
     """
     by_id = {planned.node_id: planned for planned in nodes}
     for sink in graph.sinks():
         chain = chain_of(graph, sink)
         if chain is None or (execution is not None and not execution.issuperset(node.id for node in chain)):
             continue
-        if _fusable([by_id[node.id] for node in chain], sink):
+        way = _way([by_id[node.id] for node in chain], chain, formats or {})
+        if way is not None:
             ids = tuple(node.id for node in chain)
             for node in chain:
                 planned = by_id[node.id]
-                whole = f"one statement from source to sink '{sink.name}', nothing staged to resume from"
-                reason = f"{planned.reason}; {whole if node is sink else f'fused into {sink.name}'}"
-                by_id[node.id] = replace(planned, way=Way.FUSED, reason=reason, fused_with=ids)
+                reason = _reason(planned, node, sink, way, formats or {})
+                by_id[node.id] = replace(planned, way=way, reason=reason, fused_with=ids)
     return tuple(by_id[planned.node_id] for planned in nodes)
 
 
@@ -52,13 +58,30 @@ def chain_of(graph: Graph, sink: SinkNode) -> tuple[SourceNode, PipelineNode, Si
     return source, pipeline, sink
 
 
-def _fusable(chain: Sequence[PlannedNode], sink: SinkNode) -> bool:
-    source, _, target = chain
+def _way(
+    planned: Sequence[PlannedNode], chain: tuple[SourceNode, PipelineNode, SinkNode], formats: Mapping[str, str]
+) -> Way | None:
+    """How the chain can run as one; None when it cannot."""
+    read, _, written = planned
+    source, pipeline, sink = chain
+    if read.read_shape is not ReadShape.FULL or sink.write.strategy is WriteStrategy.MERGE:
+        return None
+    if any(node.refusal is not None for node in planned):
+        return None
+    if read.way is Way.NATIVE_SCAN and written.way is Way.NATIVE_COPY:
+        return Way.FUSED
+    spoken = formats.get(source.id)
+    if spoken is not None and spoken == formats.get(sink.id) and pipeline.passes_through:
+        return Way.COPY_THROUGH
+    return None
+
+
+def _reason(planned: PlannedNode, node: Node, sink: SinkNode, way: Way, formats: Mapping[str, str]) -> str:
+    if node is not sink:
+        return f"{planned.reason}; fused into {sink.name}"
+    if way is Way.FUSED:
+        return f"{planned.reason}; one statement from source to sink '{sink.name}', nothing staged to resume from"
     return (
-        source.kind is NodeKind.SOURCE_LOAD
-        and source.read_shape is ReadShape.FULL
-        and source.way is Way.NATIVE_SCAN
-        and target.way is Way.NATIVE_COPY
-        and sink.write.strategy is not WriteStrategy.MERGE
-        and all(planned.refusal is None for planned in chain)
+        f"write={sink.write.strategy}; {formats[sink.id]} passed on as it comes, or batches where a column's type differs; "
+        "nothing staged to resume from"
     )

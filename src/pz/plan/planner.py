@@ -16,6 +16,8 @@ from pz.connectors.contract import (
     ChecksDatasets,
     ChecksOutputs,
     Connector,
+    CopyingSink,
+    CopyingSource,
     OnDelete,
     ReadShape,
     WriteStrategy,
@@ -56,7 +58,7 @@ def plan_graph(project: Project, graph: Graph, registry: Registry, execution: fr
     planner.problems.raise_errors()
     nodes = tuple(planner.planned[node.id] for node in graph.nodes)
     if project.on_source_drift is DriftPolicy.IGNORE and not project.engine.force_universal:
-        nodes = fuse(graph, nodes, execution)
+        nodes = fuse(graph, nodes, execution, planner.formats)
     memory = budget(project.engine)
     return Plan(nodes, memory, tuple(thread_notes(project.engine.duckdb.threads, memory.duckdb, os.cpu_count() or 1)))
 
@@ -84,6 +86,7 @@ class _Planner:
         self.connections = Connections(self.project, self.registry, self.graph)
         self.planned: dict[str, PlannedNode] = {}
         self.shapes: dict[str, ReadShape] = {}
+        self.formats: dict[str, str] = {}
 
     def add(self, node: Node) -> None:
         if isinstance(node, SourceNode):
@@ -108,6 +111,8 @@ class _Planner:
                     source.check_dataset(dataset_spec(node, shape))
                 if Capability.NATIVE_SCAN in connector.capabilities:
                     scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
+                if isinstance(source, CopyingSource):
+                    self._speaks(node, source.copy_format(dataset_spec(node, shape)))
         except ConnectorError as failure:
             refusal = _refusal(node, failure)
         self.shapes[node.id] = shape
@@ -176,6 +181,8 @@ class _Planner:
                     sink.check_output(output_spec(node))
                 if Capability.NATIVE_COPY in connector.capabilities:
                     copy = sink.native_copy(output_spec(node))
+                if isinstance(sink, CopyingSink):
+                    self._speaks(node, sink.copy_format(output_spec(node)))
         except ConnectorError as failure:
             refusal = _refusal(node, failure)
         if copy is not None and not self.project.engine.force_universal:
@@ -225,6 +232,11 @@ class _Planner:
         return found
 
     # --- both
+
+    def _speaks(self, node: SourceNode | SinkNode, copy_format: str | None) -> None:
+        """Keep the format in which the node's side gives or takes rows as they are."""
+        if copy_format is not None:
+            self.formats[node.id] = copy_format
 
     def _check_pacing(self, node: SourceNode | SinkNode, connector: Connector) -> None:
         limited = self.project.connections[node.connection].rate_limit is not None

@@ -14,13 +14,22 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import OutputSpec, SchemaPolicy, Settlement, WriteResult, WriteStrategy
+from pz.connectors.contract import (
+    Column,
+    CopyBlock,
+    OutputSpec,
+    SchemaPolicy,
+    Settlement,
+    WriteResult,
+    WriteStrategy,
+)
 from pz.connectors.postgres import marks, strategy, swap
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import Encoder, WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import lost_connection, translate, translated
+from pz.connectors.postgres.passing import wire_type
 from pz.connectors.postgres.target import prepare_target
 from pz.durable import Step, step
 from pz.errors import OutcomeUnknown, TransientError
@@ -79,7 +88,6 @@ class PostgresSession:
         self._target = prepare_target(connection, output, columns)
         self._encoder = Encoder(self._target.columns)
         self._into = self._destination()
-        self._copy = _Copy(connection, self._into, [column.name for column in self._target.columns])
 
     def _destination(self) -> str:
         """Where COPY puts the rows."""
@@ -110,9 +118,30 @@ class PostgresSession:
         self._rows += batch.num_rows
         if self._landed is not None:
             return
-        assert self._copy is not None
         with self._faults():
-            self._copy.write(self._encoder.encode(batch))
+            self._opened("csv").write(self._encoder.encode(batch))
+
+    def copy_columns(self) -> tuple[Column, ...]:
+        """See `CopyingSession`; none where the rows have landed before."""
+        if self._landed is not None:
+            return ()
+        target = self._target
+        return tuple(Column(column.name, wire_type(target.attribute(column.name).type)) for column in target.columns)
+
+    def write_copied(self, block: CopyBlock) -> None:
+        """See `CopyingSession`."""
+        self._enter("write_copied")
+        self._batches += 1
+        self._rows += block.rows
+        with self._faults():
+            self._opened("binary").write(block.data)
+
+    def _opened(self, form: str) -> _Copy:
+        """The COPY that takes the rows, opened for the first of them."""
+        if self._copy is None:
+            names = [column.name for column in self._target.columns]
+            self._copy = _Copy(self._connection, self._into, names, form)
+        return self._copy
 
     def apply_deletes(self, keys: pa.RecordBatch) -> None:
         """See `DeleteApplyingSession`."""
@@ -283,13 +312,13 @@ class PostgresSession:
 class _Copy:
     """An open ``COPY ... FROM STDIN``; nothing else may run on the connection until it ends."""
 
-    def __init__(self, connection: psycopg.Connection[Any], into: str, names: Sequence[str]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], into: str, names: Sequence[str], form: str = "csv") -> None:
         listed = ", ".join(quote(name) for name in names)
         self._cursor = connection.cursor()
-        self._context = self._cursor.copy(f"COPY {into} ({listed}) FROM STDIN (FORMAT csv)")
+        self._context = self._cursor.copy(f"COPY {into} ({listed}) FROM STDIN (FORMAT {form})")
         self._copy = self._context.__enter__()
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: memoryview | bytes | bytearray) -> None:
         self._copy.write(data)
 
     def end(self) -> None:

@@ -11,6 +11,7 @@ from pz.connectors.contract import (
     NativeCopy,
     OutputProbe,
     OutputSpec,
+    SchemaPolicy,
     Settlement,
     WriteSession,
     WriteStrategy,
@@ -21,6 +22,7 @@ from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import translated
+from pz.connectors.postgres.passing import FORMAT
 from pz.connectors.postgres.session import PostgresSession
 from pz.connectors.postgres.target import check_target
 from pz.connectors.postgres.types import read_columns
@@ -77,6 +79,10 @@ class PostgresSink:
     def native_copy(self, output: OutputSpec) -> NativeCopy | None:
         """None: data, merge, mark and commit must share one connection, which DuckDB's writer does not give."""
         return None
+
+    def copy_format(self, output: OutputSpec) -> str | None:
+        """See `CopyingSink`. A target that may be altered first is locked then, for a source that reads it, too."""
+        return FORMAT if output.schema_policy is SchemaPolicy.FAIL_ON_CHANGE else None
 
     def probe_output(self, output: OutputSpec) -> OutputProbe:
         """See `ProbingSink`: existence, kind, keys, privileges, and what the replace method needs."""

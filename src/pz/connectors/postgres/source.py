@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import (
+    CancelToken,
     CaptureStatus,
     Column,
+    CopyBlock,
     DatasetSpec,
     NativeScan,
     Partition,
@@ -28,6 +30,7 @@ from pz.connectors.postgres.partitions import (
     plan_ranges,
     proposed_count,
 )
+from pz.connectors.postgres.passing import FORMAT, Passage, stream
 from pz.connectors.postgres.prerequisites import require
 from pz.connectors.postgres.relation import Relation, resolve
 from pz.connectors.postgres.slot_care import let_go, move_slots, status_of
@@ -102,6 +105,17 @@ class PostgresSource:
     def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
         """See `Source`."""
         return None
+
+    def copy_format(self, dataset: DatasetSpec) -> str | None:
+        """See `CopyingSource`. A declared partition column asks for a read that can be resumed, which a stream cannot be."""
+        return None if "partition_column" in dataset.options else FORMAT
+
+    def copy_out(
+        self, dataset: DatasetSpec, columns: Sequence[str], types: Sequence[str], cancel: CancelToken
+    ) -> Iterator[CopyBlock]:
+        """See `CopyingSource`."""
+        relation = self._relation(dataset)
+        return stream(self._server, Passage.of(relation, columns, types), cancel, subject=relation.subject)
 
     def check_dataset(self, dataset: DatasetSpec) -> None:
         """See `ChecksDatasets`: what change capture cannot do."""

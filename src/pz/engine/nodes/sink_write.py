@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pz.connectors.contract import (
     AbortSemantics,
@@ -52,10 +52,35 @@ if TYPE_CHECKING:
 
     from pz.engine.context import NodeContext
 
-__all__ = ["deliver"]
+__all__ = ["Feed", "deliver", "deliver_feed"]
 
 BATCH_ROWS = 122_880
+WHOLE = "whole"
+"""Stands for the content of a slice whose rows are never staged: the one read of the dataset that the chain delivers."""
 _SETTLED = {Settlement.COMMITTED: AttemptState.COMMITTED, Settlement.NOT_COMMITTED: AttemptState.ABORTED}
+
+
+class Feed(Protocol):
+    """Rows that are not staged, on their way into a session."""
+
+    def schema(self) -> pa.Schema:
+        """The schema of the relation that they make up."""
+        ...
+
+    def send(self, session: WriteSession) -> Iterator[tuple[int, int]]:
+        """Hand all rows to the session; yields rows and bytes after each piece."""
+        ...
+
+
+def deliver_feed(context: NodeContext, node: SinkNode, output: OutputSpec, feed: Feed) -> Outcome:
+    """Write rows that come from a feed; ``output`` says what they are, but neither attempt nor slice.
+
+    Nothing is known of the content before it is written, so an append's mark names the output's whole read: a chain of
+    retries delivers that once, whatever the table holds when it is read again.
+    """
+    with context.sink(node.connection) as sink, context.cursor() as cursor, context.run.staging.cursor() as books:
+        ledger = DeliveryLedger(node.id, context.run.run_id)
+        return _Delivery(context, node, sink, cursor, books, ledger, output, "", feed=feed).run()
 
 
 def deliver(context: NodeContext, node: SinkNode) -> Outcome:
@@ -93,6 +118,7 @@ class _Delivery:
     output: OutputSpec
     relation: str
     captured: tuple[CapturedInput, ...] = ()
+    feed: Feed | None = None
     ordinal: int = 0
     sent: int = 0
     resumed: int = 0
@@ -100,7 +126,7 @@ class _Delivery:
 
     def run(self) -> Outcome:
         deletes = self._deletes_relation()
-        content = self._fingerprint()
+        content = self._fingerprint() if self.feed is None else None
         self.output = replace(self.output, slice=self._slice(content))
         if self._already_there():
             return Outcome(self._count())
@@ -117,17 +143,25 @@ class _Delivery:
 
     def _fingerprint(self) -> Fingerprint | None:
         """Content identity, where somebody needs it: a resumable drain, or a slice mark of an append."""
-        can = self.context.capabilities(self.node.connection)
-        marks = self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in can
-        if not marks and Capability.CHECKPOINTABLE_WRITES not in can:
+        if not self._marks and Capability.CHECKPOINTABLE_WRITES not in self._can:
             return None
         return fingerprint(self.cursor, self.relation)
 
+    @property
+    def _can(self) -> Capability:
+        return self.context.capabilities(self.node.connection)
+
+    @property
+    def _marks(self) -> bool:
+        """Whether the output may leave a mark of its slice."""
+        return self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in self._can
+
     def _slice(self, content: Fingerprint | None) -> Slice | None:
-        if content is None:
+        what = content.text if content is not None else WHOLE if self.feed is not None and self._marks else None
+        if what is None:
             return None
         record = self.context.run.record
-        return Slice(record.project, record.origin, self.node.id, content.text)
+        return Slice(record.project, record.origin, self.node.id, what)
 
     def _already_there(self) -> bool:
         """Whether an earlier attempt whose outcome was unknown is found to have committed."""
@@ -176,23 +210,22 @@ class _Delivery:
     # --- the session
 
     def _attempt(self, content: Fingerprint | None, deletes: str | None) -> Outcome:
-
         partials = [
             part for found in self.captured for part in found.partials(self.context, self.cursor, self.relation)
         ]
-        schema: pa.Schema = self.cursor.sql(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
         with ExitStack() as closing:
-            session = self.sink.begin_write(self.output, schema)
+            session = self.sink.begin_write(self.output, self._schema())
             closing.callback(session.close)
             committing = False
             try:
                 self._resume(session, content)
-                for batch in self._batches():
-                    self.context.cancel.raise_if_set()
-                    self.sent += batch.num_rows
-                    session.write_batch(batch)
-                    self._acknowledge(session)
-                    self.context.progress(batch.num_rows, batch.nbytes)
+                if self.feed is None:
+                    self._drain_into(session)
+                else:
+                    for rows, size in self.feed.send(session):
+                        self.context.cancel.raise_if_set()
+                        self.sent += rows
+                        self.context.progress(rows, size)
                 if partials:
                     self._apply_partials(session, partials)
                 if deletes is not None:
@@ -215,6 +248,19 @@ class _Delivery:
                 "resumed_rows": self.resumed,
             }
         return Outcome(result.rows + self.partial, blocks)
+
+    def _schema(self) -> pa.Schema:
+        if self.feed is not None:
+            return self.feed.schema()
+        return self.cursor.sql(f"SELECT * FROM {self.relation} LIMIT 0").to_arrow_table().schema
+
+    def _drain_into(self, session: WriteSession) -> None:
+        for batch in self._batches():
+            self.context.cancel.raise_if_set()
+            self.sent += batch.num_rows
+            session.write_batch(batch)
+            self._acknowledge(session)
+            self.context.progress(batch.num_rows, batch.nbytes)
 
     def _mark(self, session: WriteSession) -> None:
         """Make durable by what the commit that follows can be recognised."""
@@ -313,6 +359,9 @@ class _Delivery:
             failure.pz_blocks = {"delivery": block}  # type: ignore[attr-defined]
 
     def _count(self) -> int:
+        """Rows of the relation; 0 where it was never staged, so that nobody can tell."""
+        if self.feed is not None:
+            return 0
         row = first_row(self.cursor.execute(f"SELECT count(*) FROM {self.relation}"))
         return int(row[0]) if row else 0
 
