@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cli_support import invoke
 from pz.connectors.contract import CancelToken
 from pz.errors import Code, ProjectError
 from pz.runs.model import RunStatus
@@ -271,3 +272,36 @@ def test_a_retry_tells_a_file_that_was_mended_from_one_that_changes_under_it(tmp
     assert demo.retry(on_event=lambda event: seen.append(event.to_wire())).exit_code == 0
     notes = [str(event["message"]) for event in seen if event["event"] == "notice"]
     assert "source 'files.people': file 'people.csv' changed since the run that is continued; planning anew" in notes
+
+
+@pytest.mark.parametrize("checked", ["", "checks: [{row_count: {max: 0}}]\n"], ids=["fused", "staged"])
+def test_a_dataset_that_may_be_missing_says_so_once(tmp_path: Path, checked: str) -> None:
+    options = "path: 'no/*.csv', columns: {id: 'int'}, missing: 'empty'"
+    files = {
+        "pipelines/people.sql": "INSERT INTO {{ sink('lake', 'people', strategy: 'replace') }}\n"
+        "SELECT * FROM {{ source('files', 'people', " + options + ") }}",
+        "pipelines/configs/people.yml": f"pipeline: people\n{checked}",
+    }
+    result, events = events_of(project(tmp_path, files))
+    assert errors(result) == {}
+    logs = [(event["connection"], event["message"]) for event in events if event["event"] == "connector_log"]
+    assert logs == [("files", "no file matches 'no/*.csv', so nothing is read (`missing: empty`)")]
+    assert rows(tmp_path / "out/people/people.parquet") == []
+
+
+def test_a_view_is_told_from_a_table_without_rows(tmp_path: Path) -> None:
+    files = {
+        "pipelines/seen.sql": "SELECT 1 AS one",
+        "pipelines/configs/seen.yml": "pipeline: seen\nmaterialization: view\n",
+        "pipelines/none.sql": "SELECT * FROM {{ ref('seen') }} WHERE one > 1",
+    }
+    demo = project(tmp_path, files)
+    result = run(demo)
+    assert {node.name: (node.rows, node.materialization) for node in result.nodes} == {
+        "seen": (0, "view"),
+        "none": (0, None),
+    }
+    table = invoke("runs", "show", project=demo).out.splitlines()
+    assert [line.split()[:4] for line in table if line.startswith("none")] == [["none", "Pipeline", "success", "0"]]
+    (shown,) = (line.split() for line in table if line.startswith("seen"))
+    assert (shown[:3], shown[-1], len(shown)) == (["seen", "Pipeline", "success"], "view", 5)

@@ -215,7 +215,7 @@ _OS_CODES = {
 }
 
 
-def os_problem(failure: OSError, path: Path, otherwise: Code) -> Problem:
+def os_problem(failure: OSError, path: str | Path | None, otherwise: Code) -> Problem:
     """Say what the operating system refused, and where; decided by the error number, never by the text."""
     code, words = _OS_CODES.get(failure.errno or 0, (otherwise, failure.strerror or type(failure).__name__))
-    return Problem(code, f"{words}: {path}")
+    return Problem(code, words if path is None else f"{words}: {path}")

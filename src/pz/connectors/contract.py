@@ -28,6 +28,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
+    (log)                   LogsMessages             tells the operator what is no error but worth knowing
 
 Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
 `PermanentError` or `OutcomeUnknown`; a message is published verbatim, so it must not contain a secret or a row value.
@@ -81,6 +82,7 @@ __all__ = [
     "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
+    "LogsMessages",
     "MarkedSession",
     "NativeCopy",
     "NativePartition",
@@ -899,6 +901,15 @@ class SpoolsToDisk(Protocol):
 
     def use_spool(self, directory: Path) -> None:
         """Put them below this directory, which need not exist, and take them away again."""
+        ...
+
+
+@runtime_checkable
+class LogsMessages(Protocol):
+    """A source or sink with something to tell the operator. Called once, right after opening, wherever there is a run."""
+
+    def use_log(self, log: Callable[[str], None]) -> None:
+        """Call ``log`` with a sentence that holds no secret and no row value; equal ones are told once per run."""
         ...
 
 

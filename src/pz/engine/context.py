@@ -12,13 +12,14 @@ from pz.connectors.contract import (
     CancelToken,
     Capability,
     Gated,
+    LogsMessages,
     SharesDatabase,
     Sink,
     Source,
     SpoolsToDisk,
 )
 from pz.engine.resilience.gate import Gate, Pacer
-from pz.events import EventBus, NodeProgress, Notice
+from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
 from pz.graph.model import Graph, Node
 from pz.plan.connections import Connections
 from pz.plan.model import Plan, PlannedNode
@@ -78,13 +79,21 @@ class RunContext:
         """The connections, to be opened; a node opens its own through `NodeContext`, which gates them."""
         return Connections(self.project, self.registry, self.graph)
 
+    def log(self, connection: str, message: str) -> None:
+        """Pass on what a connector tells the operator, once per run and text."""
+        if self._first_time(f"{connection}: {message}"):
+            self.bus.publish(ConnectorLog(run_id=self.run_id, connection=connection, message=message))
+
     def note(self, message: str, severity: str = "note", code: str | None = None) -> None:
         """Tell the operator something, once per run and text."""
+        if self._first_time(message):
+            self.bus.publish(Notice(run_id=self.run_id, severity=severity, message=message, code=code))
+
+    def _first_time(self, text: str) -> bool:
         with self.lock:
-            if message in self.noticed:
-                return
-            self.noticed.add(message)
-        self.bus.publish(Notice(run_id=self.run_id, severity=severity, message=message, code=code))
+            known = text in self.noticed
+            self.noticed.add(text)
+        return not known
 
 
 @dataclass
@@ -112,14 +121,14 @@ class NodeContext:
     def source(self, connection: str) -> Iterator[Source]:
         """The opened read side, gated and closed exactly once."""
         with self.run.connections.source(connection) as source:
-            self._gate(source, connection)
+            self._equip(source, connection)
             yield source
 
     @contextmanager
     def sink(self, connection: str) -> Iterator[Sink]:
         """The opened write side, gated and closed exactly once."""
         with self.run.connections.sink(connection) as sink:
-            self._gate(sink, connection)
+            self._equip(sink, connection)
             yield sink
 
     def capabilities(self, connection: str) -> Capability:
@@ -149,11 +158,13 @@ class NodeContext:
             )
         )
 
-    def _gate(self, side: Source | Sink, connection: str) -> None:
+    def _equip(self, side: Source | Sink, connection: str) -> None:
         if isinstance(side, SharesDatabase):
             side.use_database(self._open_cursor)
         if isinstance(side, SpoolsToDisk):
             side.use_spool(self.run.staging.path.parent / "spool")
+        if isinstance(side, LogsMessages):
+            side.use_log(lambda message: self.run.log(connection, message))
         if isinstance(side, Gated):
             self.gate = Gate(self.run.pacer(connection), self.planned.retry or RetryPolicy(), self.cancel)
             side.use_gate(self.gate)

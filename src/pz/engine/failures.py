@@ -6,27 +6,12 @@ loses its echo of the statement and its quoted literals; anything else is foreig
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 
-from pz.errors import Code, ConnectorError, OutcomeUnknown, PzError, TransientError
+from pz.errors import Code, ConnectorError, OutcomeUnknown, PzError, TransientError, os_problem
 
 __all__ = ["Failure", "describe"]
 
-_OS_CODES = {
-    errno.EACCES: Code.PZ0531,
-    errno.EPERM: Code.PZ0531,
-    errno.EROFS: Code.PZ0531,
-    errno.ENOSPC: Code.PZ0532,
-    errno.EDQUOT: Code.PZ0532,
-    errno.EBUSY: Code.PZ0533,
-    errno.ETXTBSY: Code.PZ0533,
-}
-_OS_WORDS = {
-    Code.PZ0531: "permission denied",
-    Code.PZ0532: "disk full",
-    Code.PZ0533: "held by another process",
-}
 MEMORY_HINT = "lower engine.threads, engine.batch_bytes or engine.duckdb.threads, or raise engine.duckdb.memory_limit"
 
 
@@ -60,11 +45,8 @@ def describe(failure: BaseException) -> Failure:
 
 
 def _os_failure(failure: OSError) -> Failure:
-    code = _OS_CODES.get(failure.errno or 0)
-    place = f": {failure.filename}" if failure.filename else ""
-    if code is not None:
-        return Failure(code, f"{_OS_WORDS[code]}{place}")
-    return Failure(Code.PZ0501, f"{failure.strerror or type(failure).__name__}{place}")
+    problem = os_problem(failure, failure.filename, Code.PZ0501)
+    return Failure(problem.code, problem.message)
 
 
 def _duckdb_failure(failure: BaseException) -> Failure:

@@ -78,7 +78,10 @@ class NodeError:
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What became of one node. Blocks that do not apply are None and absent on disk."""
+    """What became of one node. Blocks that do not apply are None and absent on disk.
+
+    ``materialization`` is "view" where ``rows`` says nothing: the rows are computed when they are read.
+    """
 
     id: str
     kind: str
@@ -89,6 +92,7 @@ class NodeResult:
     error: NodeError | None = None
     provenance: str | None = None
     fused: bool | None = None
+    materialization: str | None = None
     timings: Mapping[str, int] | None = None
     ops: Mapping[str, int] | None = None
     partitions: Mapping[str, int] | None = None

@@ -186,6 +186,8 @@ def _result_to_json(node: NodeResult) -> dict[str, Any]:
         found["provenance"] = node.provenance
     if node.fused is not None:
         found["fused"] = node.fused
+    if node.materialization is not None:
+        found["materialization"] = node.materialization
     found |= {"rows": node.rows, "durationMs": node.duration_ms}
     found["error"] = None if node.error is None else {"code": node.error.code, "message": node.error.message}
     blocks = {key: getattr(node, attribute) for attribute, key in _BLOCKS.items()}
@@ -204,5 +206,6 @@ def _result_from_json(node: Mapping[str, Any]) -> NodeResult:
         error=None if error is None else NodeError(error["code"], error["message"]),
         provenance=node.get("provenance"),
         fused=node.get("fused"),
+        materialization=node.get("materialization"),
         **{attribute: node.get(key) for attribute, key in _BLOCKS.items()},
     )

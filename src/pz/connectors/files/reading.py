@@ -159,6 +159,10 @@ def _held_back(
         yield previous
 
 
+def _nowhere(message: str) -> None:
+    """Where messages go while no run listens."""
+
+
 def _names(files: Iterable[FileStamp]) -> dict[str, str]:
     return {str(file.path): file.name for file in files}
 
@@ -171,6 +175,11 @@ class FileSource:
         self._cache = cache
         self._seen: dict[str, str] = {}
         self._last: FilePartition | None = None
+        self._log: Callable[[str], None] = _nowhere
+
+    def use_log(self, log: Callable[[str], None]) -> None:
+        """See `LogsMessages`."""
+        self._log = log
 
     def schema(self, dataset: DatasetSpec) -> pa.Schema:
         """The Arrow schema of the dataset's columns."""
@@ -239,6 +248,8 @@ class FileSource:
         files = self._list(options)
         if not files and not options.missing_is_empty:
             raise PermanentError(_no_match(options), code=Code.PZ0720)
+        if not files:
+            self._log(f"{_no_match(options)}, so nothing is read (`missing: empty`)")
         schema = self._cache.get(files, options, dataset.columns)
         self._last = FilePartition(files, options, schema, dataset, hints)
         return self._last

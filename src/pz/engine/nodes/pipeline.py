@@ -60,5 +60,5 @@ def materialize(context: NodeContext, node: PipelineNode) -> Outcome:
         if node.passes_through:
             return Outcome(count_rows(cursor, f"staging.{quote(node.name)}"))
         if node.is_view:
-            return Outcome(0)
+            return Outcome(0, {"materialization": "view"})
         return Outcome(complete_node(tx, node.id, (node.name,)).rows)
