@@ -14,7 +14,7 @@ import pytest
 from capture_support import captured, differences, replica, slot, token
 from postgres_server import Database
 from pz.errors import ProjectError
-from running import errors, run
+from running import errors, project, run
 
 BIG = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 400))"
 
@@ -537,6 +537,49 @@ def test_generated_columns_are_left_out(tmp_path: Path, database: Database) -> N
     database.run("UPDATE orders SET n = 3")
     assert errors(run(opened)) == {}
     assert database.rows("SELECT * FROM copy.orders") == [(1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("datasets", "refused"),
+    [
+        ({"src_a": {"b": None}, "src": {"a_b": None}}, True),
+        ({"src": {"x" * 70: None, "x" * 71: None}}, True),
+        ({"src": {"a-b": None, "c": "pz_src_a_b"}}, True),
+        ({"src": {"a": "ours", "b": "ours"}}, False),
+        ({"src_a": {"b": None}, "src": {"a_b": "another"}}, False),
+        ({"src": {"a": None, "b": None}}, False),
+    ],
+)
+def test_datasets_share_a_slot_only_where_each_says_so(
+    tmp_path: Path, datasets: dict[str, dict[str, str | None]], refused: bool
+) -> None:
+    connections = {
+        name: {
+            "connector": "postgres",
+            "host": "127.0.0.1",
+            "port": 1,
+            "database": name,
+            "entities": {
+                entity: {"read": {"sync": {"mode": "cdc", **({"slot": slot} if slot else {})}}}
+                for entity, slot in entities.items()
+            },
+        }
+        for name, entities in datasets.items()
+    }
+    pairs = [(name, entity) for name, entities in datasets.items() for entity in entities]
+    files = {
+        f"pipelines/p{number}.sql": f"INSERT INTO {{{{ sink('{name}', 'copy{number}', strategy: 'merge', keys: ['id'], "
+        f"on_delete: 'delete') }}}} SELECT * FROM {{{{ source('{name}', '{entity}') }}}}"
+        for number, (name, entity) in enumerate(pairs)
+    }
+    opened = project(tmp_path, {"connections.yml": json.dumps(connections), **files})
+    if not refused:
+        assert len(opened.plan().nodes) == 6
+        return
+    with pytest.raises(ProjectError, match="PZ0750") as found:
+        opened.plan()
+    assert all(f"'{name}.{entity}'" in str(found.value) for name, entity in pairs)
+    assert "slot:" in str(found.value)
 
 
 def test_a_query_or_ranges_are_refused_for_a_captured_table(tmp_path: Path, database: Database) -> None:

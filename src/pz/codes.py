@@ -168,6 +168,7 @@ class Code(StrEnum):
     PZ0747 = "PZ0747"
     PZ0748 = "PZ0748"
     PZ0749 = "PZ0749"
+    PZ0750 = "PZ0750"
     PZ0760 = "PZ0760"
     PZ0761 = "PZ0761"
     PZ0762 = "PZ0762"
@@ -817,6 +818,11 @@ CODES: dict[Code, CodeInfo] = {
         "run",
         "A snapshot of a captured table would remove more rows of the target than the limit allows.",
         "Check that the target is the right one; to let them go, set `snapshot_delete_limit: 1` on the output.",
+    ),
+    Code.PZ0750: CodeInfo(
+        "plan",
+        "Two captured datasets would share a replication slot whose name was made from theirs.",
+        "Give one of them a name of its own with `sync: { slot: ... }`.",
     ),
     Code.PZ0760: CodeInfo(
         "plan, run",

@@ -12,6 +12,7 @@ gets explicit specs, never the project. What every connector must have is small 
     SyncState               SyncStatePartition       an opaque token that the next run replays
     ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
     (with a log position)   CapturingSource, SnapshotPartition   told what is durable; says how it stands, lets go
+    (plan)                  NamesCaptures            by what name, so that two datasets share it only if they say so
     (after a snapshot)      RetainingSession         a merge that also removes what the snapshot does not hold
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
     (in pieces)             ConfirmingSession        the same, told piece by piece, single rows behind a refused one too
@@ -84,6 +85,7 @@ __all__ = [
     "IdentifiedPartition",
     "LogsMessages",
     "MarkedSession",
+    "NamesCaptures",
     "NativeCopy",
     "NativePartition",
     "NativeScan",
@@ -610,6 +612,15 @@ class CapturingSource(Protocol):
 
     def drop_capture(self, dataset: DatasetSpec) -> str:
         """Let go of what is kept for the dataset, and say what was done. What is gone already is fine."""
+        ...
+
+
+@runtime_checkable
+class NamesCaptures(Protocol):
+    """A capturing source that can tell, offline, where what it keeps for a dataset is kept."""
+
+    def capture_name(self, dataset: DatasetSpec) -> str:
+        """In words, for a message. Equal for two datasets means that they would share it: only a declared slot may be."""
         ...
 
 

@@ -18,6 +18,7 @@ from pz.connectors.contract import (
     Connector,
     CopyingSink,
     CopyingSource,
+    NamesCaptures,
     OnDelete,
     ReadShape,
     WriteStrategy,
@@ -29,6 +30,7 @@ from pz.graph import delivery
 from pz.graph.delivery import Guarantee, merges_everywhere
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.plan import read_shape
+from pz.plan.captures import shared_by_accident
 from pz.plan.connections import Connections
 from pz.plan.fusion import fuse
 from pz.plan.memory import budget
@@ -55,6 +57,7 @@ def plan_graph(project: Project, graph: Graph, registry: Registry, execution: fr
         for planned in planner.planned.values()
         if planned.refusal is not None and (execution is None or planned.node_id in execution)
     )
+    planner.problems.extend(shared_by_accident(planner.captures))
     planner.problems.raise_errors()
     nodes = tuple(planner.planned[node.id] for node in graph.nodes)
     if project.on_source_drift is DriftPolicy.IGNORE and not project.engine.force_universal:
@@ -87,6 +90,7 @@ class _Planner:
         self.planned: dict[str, PlannedNode] = {}
         self.shapes: dict[str, ReadShape] = {}
         self.formats: dict[str, str] = {}
+        self.captures: dict[str, tuple[SourceNode, str]] = {}
 
     def add(self, node: Node) -> None:
         if isinstance(node, SourceNode):
@@ -111,6 +115,8 @@ class _Planner:
                     source.check_dataset(dataset_spec(node, shape))
                 if Capability.NATIVE_SCAN in connector.capabilities:
                     scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
+                if shape is ReadShape.CDC and isinstance(source, NamesCaptures):
+                    self.captures[node.id] = (node, source.capture_name(dataset_spec(node, shape)))
                 if isinstance(source, CopyingSource):
                     self._speaks(node, source.copy_format(dataset_spec(node, shape)))
         except ConnectorError as failure:

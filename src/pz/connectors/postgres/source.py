@@ -34,6 +34,7 @@ from pz.connectors.postgres.passing import FORMAT, Passage, stream
 from pz.connectors.postgres.prerequisites import require
 from pz.connectors.postgres.relation import Relation, resolve
 from pz.connectors.postgres.slot_care import let_go, move_slots, status_of
+from pz.connectors.postgres.slots import slot_name
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.connectors.postgres.types import UNBOUNDED_NUMERIC
 from pz.connectors.postgres.window import change_schema
@@ -175,6 +176,10 @@ class PostgresSource:
         )
 
     # --- change capture
+
+    def capture_name(self, dataset: DatasetSpec) -> str:
+        """See `NamesCaptures`. A name is taken for all databases of a server."""
+        return f"replication slot {quote(slot_name(dataset))} of {self._server.host}:{self._server.port}"
 
     def acknowledge(self, datasets: Sequence[DatasetSpec]) -> None:
         """See `CapturingSource`: each slot moves to the least of its datasets' positions; without one for all, not at all."""
