@@ -16,6 +16,7 @@ class Measurement:
 
     seconds: float
     peak_bytes: int
+    processor_seconds: float = 0.0
 
 
 def measure(command: Sequence[str], directory: Path) -> Measurement:
@@ -29,13 +30,17 @@ def measure(command: Sequence[str], directory: Path) -> Measurement:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"{' '.join(command)} failed in {directory}:\n{log.read_text()}")
-    return Measurement(seconds, usage.ru_maxrss * 1024)
+    return Measurement(seconds, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime)
 
 
 def best(repeats: int, moves: Sequence[Callable[[], Measurement]]) -> list[Measurement]:
     """The fastest of several repeats of each move, and the highest peak; the moves take turns, so that noise is shared."""
     rounds = [[move() for move in moves] for _ in range(repeats)]
     return [
-        Measurement(min(m.seconds for m in turns), max(m.peak_bytes for m in turns))
+        Measurement(
+            min(m.seconds for m in turns),
+            max(m.peak_bytes for m in turns),
+            min(m.processor_seconds for m in turns),
+        )
         for turns in zip(*rounds, strict=True)
     ]
