@@ -18,7 +18,7 @@ from pz.errors import OutcomeUnknown
 from pz.oslock import OsLock
 from pz.runs import history
 from pz.runs.model import RunStatus
-from pz.staging import completion, delivery_ledger, grouping, partition_ledger, prior_run, segments
+from pz.staging import completion, delivery_ledger, grouping, part_writer, partition_ledger, prior_run
 from pz.staging.meta import AttemptState, Ledger, NodeDone
 from pz.state import advancement, windows
 from pz.state.stores import local
@@ -302,17 +302,17 @@ def the_record_comes_without_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @seeded("dies_behind_a_checkpoint_and_is_retried")
 def checkpoints_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    put(monkeypatch, segments.SegmentWriter, "save", lambda self, token: None)
+    put(monkeypatch, part_writer.PartWriter, "save", lambda self, token: None)
 
 
 @seeded("dies_behind_a_checkpoint_and_is_retried")
 def tokens_are_trusted_over_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prefix is dropped with the segment, and its token is believed all the same."""
+    """The prefix is dropped, and its token is believed all the same."""
     put(monkeypatch, prior_run, "_prefix_is_whole", lambda *positional: True)
-    put(monkeypatch, prior_run, "_copy_table", lambda tx, alias, table, rows: None)
+    put(monkeypatch, prior_run, "_copy_table", lambda tx, alias, table, rows, first=False: None)
     put(
         monkeypatch,
-        segments.SegmentWriter,
+        part_writer.PartWriter,
         "_trusted",
         lambda self: next(iter(Ledger(self._cursor).checkpoints(self._node_id, self._partition_id)), None),
     )

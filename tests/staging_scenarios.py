@@ -19,9 +19,9 @@ from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.fingerprint import describe, drain_sql, fingerprint
 from pz.staging.grouping import Grouping
 from pz.staging.meta import AttemptState, NodeWindow
+from pz.staging.part_writer import PartWriter
 from pz.staging.partition_ledger import Arrival, PartitionLedger, pin_window
 from pz.staging.prior_run import NotReused, copy_deliveries, reuse_node, reuse_partitions
-from pz.staging.segments import SegmentWriter
 from pz.staging.session import StagingSession
 
 LOAD, MODEL, SINK = "00000000000000aa", "00000000000000bb", "00000000000000cc"
@@ -73,12 +73,12 @@ def load(session: StagingSession, cursor: duckdb.DuckDBPyConnection, priors: Seq
     if "pages" not in start.done:
         ledger.complete(cursor, [read_pages(cursor)], where=where)
     if "none" not in start.done:
-        ledger.complete(cursor, [SegmentWriter(cursor, LOAD, "none").arrival()], where=where)
+        ledger.complete(cursor, [PartWriter(cursor, LOAD, "none").arrival()], where=where)
     ledger.finish(cursor, NodeFacts(candidate=str(UPPER), candidate_type="bigint"))
 
 
 def read_pages(cursor: duckdb.DuckDBPyConnection) -> Arrival:
-    writer = SegmentWriter(cursor, LOAD, "pages")
+    writer = PartWriter(cursor, LOAD, "pages")
     first = 0 if writer.checkpoint is None else int(writer.checkpoint.token)
     for page in range(first, len(PAGES)):
         writer.append(rows(PAGES[page]))

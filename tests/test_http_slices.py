@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -475,24 +474,6 @@ def test_pages_that_come_fast_are_landed_together_and_a_failure_keeps_them_all()
         opened.close()
 
 
-def test_a_token_that_is_dear_is_offered_less_often_but_always_when_the_read_fails() -> None:
-    whole = paged(RECORDS, 5)
-    with Api() as api:
-        api.route("GET", "/items", lambda asked: Reply(500) if asked.query["page"] == "4" else whole(asked))
-        opened = source(api)
-        found = partition(opened, dataset({"pagination": PAGE}, ID))
-        found._cost, found._taken_at = 3600.0, time.monotonic()
-        seen: list[tuple[int, str | None]] = []
-        with pytest.raises(TransientError):
-            seen += (
-                (batch.num_rows, found.try_get_checkpoint())
-                for batch in found.read(BatchOptions(max_rows=5), CancelToken())
-            )
-        assert [rows for rows, _ in seen] == [5, 5, 5, 0]
-        assert [token is not None for _, token in seen] == [False, False, False, True]
-        opened.close()
-
-
 def test_a_failure_inside_a_page_offers_no_token_for_half_of_it() -> None:
     rows = [*({"id": n} for n in range(8)), {"id": 9_000}]
     with Api() as api:
@@ -517,4 +498,41 @@ def test_raw_rows_know_their_page_also_where_pages_are_landed_together() -> None
         opened = source(api)
         small = batches(partition(opened, dataset({"pagination": PAGE})), max_rows=4)
         assert [n for batch in small for n in batch.column("pz_page").to_pylist()] == [0] * 10 + [1] * 10 + [2] * 5
+        opened.close()
+
+
+def test_small_pages_of_lines_are_landed_together_and_large_ones_in_pieces() -> None:
+    wide = [{"id": n, "note": "x" * 500_000} for n in range(6)]
+    with Api() as api:
+
+        def answer(asked: Asked) -> Reply:
+            at = int(asked.query["page"])
+            page: Any = [(), RECORDS[:3], RECORDS[3:6], wide, RECORDS[6:8], ()][at]
+            return Reply.text("".join(json.dumps(record) + "\n" for record in page), "application/x-ndjson")
+
+        api.route("GET", "/items", answer)
+        opened = source(api)
+        found = partition(opened, dataset({"pagination": PAGE, "format": "ndjson"}, ID))
+        seen = [
+            (batch.column("id").to_pylist(), found.try_get_checkpoint())
+            for batch in found.read(BatchOptions(target_bytes=2**20), CancelToken())
+        ]
+        assert [ids for ids, _ in seen] == [[0, 1, 2, 3, 4, 5], [0, 1], [2, 3], [4, 5], [6, 7]]
+        assert [token is not None for _, token in seen] == [True, False, False, True, False]
+        opened.close()
+
+
+@pytest.mark.parametrize("format_", ["ndjson", "csv"])
+@pytest.mark.parametrize("wide", [1, 300_000])
+def test_a_page_of_lines_that_comes_again_is_refused(format_: str, wide: int) -> None:
+    text = "id,note\n" if format_ == "csv" else ""
+    for n in range(5):
+        note = "x" * wide
+        text += f"{n},{note}\n" if format_ == "csv" else json.dumps({"id": n, "note": note}) + "\n"
+    with Api() as api:
+        api.on("GET", "/items", Reply.text(text, "text/csv" if format_ == "csv" else "application/x-ndjson"))
+        opened = source(api)
+        found = partition(opened, dataset({"pagination": PAGE, "format": format_}, {**ID, "note": "varchar"}))
+        with pytest.raises(PermanentError, match="brings the records of an earlier one"):
+            batches(found)
         opened.close()

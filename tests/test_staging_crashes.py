@@ -78,7 +78,13 @@ def assert_consistent(cursor: duckdb.DuckDBPyConnection) -> None:
     if accounted:
         assert len(ids(cursor, scenario.TABLE)) == accounted
     for point in ledger.checkpoints(scenario.LOAD):
-        assert len(ids(cursor, part_table(scenario.LOAD, point.partition_id))) == point.row_count
+        part = part_table(scenario.LOAD, point.partition_id)
+        covered = [number for page in scenario.PAGES[: int(point.token)] for number in page]
+        found = cursor.execute(
+            f"SELECT id FROM staging.{part} WHERE rowid < {point.row_count} ORDER BY rowid"
+        ).fetchall()
+        assert [row[0] for row in found] == covered
+        assert len(covered) == point.row_count
     for done in ledger.nodes_done():
         assert set(done.tables) <= tables
         assert [len(ids(cursor, table)) for table in done.tables] == list(done.row_counts)

@@ -16,15 +16,14 @@ from pz.errors import Code, EngineError, NodeError
 from pz.staging.completion import NodeFacts, complete_node
 from pz.staging.grouping import Grouping, complete_group
 from pz.staging.meta import Ledger, NodeRead, NodeWindow, PartitionDone
+from pz.staging.part_writer import PartWriter
 from pz.staging.partition_ledger import (
     Arrival,
     PartitionLedger,
     PlanChanged,
     part_table,
     pin_window,
-    segment_table,
 )
-from pz.staging.segments import SegmentWriter
 from pz.staging.session import StagingSession
 
 NODE = "0123456789abcdef"
@@ -56,7 +55,7 @@ def rows(start: int, count: int) -> pa.Table:
 
 
 def land(cursor: duckdb.DuckDBPyConnection, partition_id: str, start: int, count: int) -> Arrival:
-    writer = SegmentWriter(cursor, NODE, partition_id)
+    writer = PartWriter(cursor, NODE, partition_id)
     writer.append(rows(start, count))
     return writer.arrival()
 
@@ -206,7 +205,7 @@ def test_a_load_without_rows_is_done_with_an_empty_table(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
     pin(cursor, ledger, "a")
-    ledger.complete(cursor, [SegmentWriter(cursor, NODE, "a").arrival()])
+    ledger.complete(cursor, [PartWriter(cursor, NODE, "a").arrival()])
     ledger.create_main(cursor, "(SELECT 1 AS id)")
     assert ledger.finish(cursor).row_counts == (0,)
 
@@ -294,15 +293,16 @@ def test_a_failed_attempt_leaves_the_prefix_in_the_part_table_and_the_main_table
 ) -> None:
     assert ledger.start(cursor).done == frozenset()
     ledger.complete(cursor, [Arrival("a", batch=rows(0, 2))])
-    writer = SegmentWriter(cursor, NODE, "b")
+    writer = PartWriter(cursor, NODE, "b")
     for start in (10, 12, 14):
         writer.append(rows(start, 2))
         if start < 14:
             writer.save(f"after {start}")
     assert held(cursor) == [0, 1]
-    assert held(cursor, part_table(NODE, "b")) == [10, 11, 12, 13]
+    assert held(cursor, part_table(NODE, "b")) == [10, 11, 12, 13, 14, 15]
     assert ledger.start(cursor).done == {"a"}
-    resumed = SegmentWriter(cursor, NODE, "b")
+    resumed = PartWriter(cursor, NODE, "b")
+    assert held(cursor, part_table(NODE, "b")) == [10, 11, 12, 13]
     assert resumed.checkpoint is not None
     assert (resumed.checkpoint.token, resumed.rows) == ("after 12", 4)
     resumed.append(rows(14, 2))
@@ -316,42 +316,74 @@ def test_clean_up_keeps_checkpointed_part_tables_and_leaves_other_nodes_alone(
     cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
 ) -> None:
     ledger.start(cursor)
-    kept = SegmentWriter(cursor, NODE, "kept")
+    kept = PartWriter(cursor, NODE, "kept")
     kept.append(rows(0, 1))
     kept.save("t")
     kept.append(rows(1, 1))
     cursor.execute(f"CREATE TABLE staging.{part_table(NODE, 'unclaimed')} AS SELECT 1 AS id")
-    for name in (part_table(OTHER, "x"), segment_table(OTHER, "x"), "model"):
+    for name in (part_table(OTHER, "x"), "model"):
         cursor.execute(f"CREATE TABLE staging.{name} AS SELECT 1 AS id")
     ledger.start(cursor)
-    assert tables(cursor) == {part_table(NODE, "kept"), part_table(OTHER, "x"), segment_table(OTHER, "x"), "model"}
+    assert tables(cursor) == {part_table(NODE, "kept"), part_table(OTHER, "x"), "model"}
 
 
 @pytest.mark.parametrize("damage", ["DELETE FROM staging.{part} WHERE id = 0", "DROP TABLE staging.{part}"])
 def test_a_token_whose_prefix_is_not_whole_is_not_trusted(cursor: duckdb.DuckDBPyConnection, damage: str) -> None:
-    writer = SegmentWriter(cursor, NODE, "a")
+    writer = PartWriter(cursor, NODE, "a")
     writer.append(rows(0, 2))
     writer.save("t")
     cursor.execute(damage.format(part=part_table(NODE, "a")))
-    again = SegmentWriter(cursor, NODE, "a")
+    again = PartWriter(cursor, NODE, "a")
     assert (again.checkpoint, again.rows) == (None, 0)
     assert tables(cursor) == set()
     assert Ledger(cursor).checkpoints(NODE) == ()
 
 
+def test_what_lies_behind_a_token_is_cut_off_each_time_the_partition_is_continued(
+    cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
+) -> None:
+    """Also where batches are larger than a row group, and the file was checkpointed in between."""
+    sizes, at, covered = (150_000, 3, 40_000, 7), 0, 0
+    for attempt, size in enumerate(sizes):
+        writer = PartWriter(cursor, NODE, "a")
+        assert writer.rows == covered
+        writer.append(rows(covered, size))
+        covered += size
+        writer.save(f"after {covered}")
+        for at in (0, 1):  # rows that no token covers, with numbers of their own
+            writer.append(rows(-(attempt + 1) * 200_000 - at, 130_000 if attempt % 2 else 2))
+        cursor.execute("CHECKPOINT run")
+    resumed = PartWriter(cursor, NODE, "a")
+    assert (resumed.rows, resumed.checkpoint and resumed.checkpoint.token) == (covered, f"after {covered}")
+    ledger.complete(cursor, [resumed.arrival()])
+    assert held(cursor) == list(range(covered))
+
+
+def test_a_checkpoint_costs_the_same_however_many_rows_it_covers(cursor: duckdb.DuckDBPyConnection) -> None:
+    writer = PartWriter(cursor, NODE, "a")
+    for page in range(3):
+        writer.append(rows(page, 1))
+        writer.save(str(page))
+    assert tables(cursor) == {part_table(NODE, "a")}
+    assert [(point.token, point.row_count) for point in Ledger(cursor).checkpoints(NODE)] == [("2", 3)]
+
+
 def test_a_token_may_cover_no_rows(cursor: duckdb.DuckDBPyConnection) -> None:
-    SegmentWriter(cursor, NODE, "a").save("first page was empty")
-    again = SegmentWriter(cursor, NODE, "a")
+    PartWriter(cursor, NODE, "a").save("first page was empty")
+    again = PartWriter(cursor, NODE, "a")
     assert again.checkpoint is not None
     assert again.checkpoint.token == "first page was empty"
     assert again.arrival().tables == ()
+    again.append(rows(0, 2))
+    later = PartWriter(cursor, NODE, "a")
+    assert (later.rows, later.arrival().tables) == (0, ())
 
 
 def test_a_refused_token_starts_the_partition_over(cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger) -> None:
-    writer = SegmentWriter(cursor, NODE, "a")
+    writer = PartWriter(cursor, NODE, "a")
     writer.append(rows(0, 2))
     writer.save("t")
-    again = SegmentWriter(cursor, NODE, "a")
+    again = PartWriter(cursor, NODE, "a")
     again.restart()
     again.append(rows(5, 1))
     ledger.complete(cursor, [again.arrival()])
@@ -359,7 +391,7 @@ def test_a_refused_token_starts_the_partition_over(cursor: duckdb.DuckDBPyConnec
 
 
 def test_a_projection_casts_batches_as_they_land(cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger) -> None:
-    writer = SegmentWriter(cursor, NODE, "a", projection="id::DECIMAL(9,2) AS id, text")
+    writer = PartWriter(cursor, NODE, "a", projection="id::DECIMAL(9,2) AS id, text")
     writer.append(rows(1, 1).to_batches()[0])
     ledger.complete(cursor, [writer.arrival()])
     assert [column.type for column in (ledger.columns or ())] == ["DECIMAL(9,2)", "VARCHAR"]

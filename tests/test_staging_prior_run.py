@@ -17,6 +17,7 @@ from pz.staging.completion import NodeFacts, complete_node
 from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.fingerprint import Fingerprint
 from pz.staging.meta import AttemptState, Ledger, NodeDone, NodeRead, NodeWindow, SinkAttempt
+from pz.staging.part_writer import PartWriter
 from pz.staging.partition_ledger import Arrival, PartitionLedger, part_table, pin_window
 from pz.staging.prior_run import (
     Asked,
@@ -29,7 +30,6 @@ from pz.staging.prior_run import (
     reuse_node,
     reuse_partitions,
 )
-from pz.staging.segments import SegmentWriter
 from pz.staging.session import StagingSession
 
 NODE = "0123456789abcdef"
@@ -262,7 +262,7 @@ def partial(made: StagingSession, cursor: duckdb.DuckDBPyConnection) -> None:
     pinning.add((name, f"spec {name}") for name in "abcd")
     pinning.close()
     ledger.complete(cursor, [Arrival("a", batch=rows(0, 3)), Arrival("b", batch=rows(3, 2))])
-    writer = SegmentWriter(cursor, NODE, "c")
+    writer = PartWriter(cursor, NODE, "c")
     writer.append(rows(5, 2))
     writer.save("after 6")
     writer.append(rows(7, 2))
@@ -290,7 +290,7 @@ def test_done_partitions_and_checkpointed_prefixes_are_continued(session: Stagin
         pinning = ledger.pinning(cursor)
         pinning.add((name, None) for name in "abcd")
         pinning.close()
-        writer = SegmentWriter(cursor, NODE, "c")
+        writer = PartWriter(cursor, NODE, "c")
         assert writer.checkpoint is not None
         assert (writer.checkpoint.token, writer.rows) == ("after 6", 2)
         writer.append(rows(7, 2))

@@ -3,7 +3,7 @@
     PlanPinning.add ...      partition_plan rows, as the source enumerates           (pin_partitions)
     PlanPinning.close        the plan is complete: its total                         (close_plan)
     PartitionLedger.start    what an attempt finds: done ids, leftovers dropped
-    SegmentWriter            one partition's batches, with checkpoints               (segments.py)
+    PartWriter               one partition's batches, with checkpoints               (part_writer.py)
     PartitionLedger.complete rows -> main table, part table dropped, done row        (complete_partition)
     PartitionLedger.finish   node_done, once the done rows are the closed plan       (complete_load)
 
@@ -56,7 +56,6 @@ __all__ = [
     "node_key",
     "part_table",
     "pin_window",
-    "segment_table",
 ]
 
 _CONFLICT_TRIES = 8
@@ -78,11 +77,6 @@ def _hash16(text: str) -> str:
 def part_table(node_id: str, partition_id: str) -> str:
     """Name, in schema ``staging``, of the table that holds a partition's rows until it is complete."""
     return f"__pz_part__{node_key(node_id)}__{_hash16(partition_id)}"
-
-
-def segment_table(node_id: str, partition_id: str) -> str:
-    """Name, in schema ``staging``, of the table that holds a partition's rows behind its last checkpoint."""
-    return f"__pz_seg__{node_key(node_id)}__{_hash16(partition_id)}"
 
 
 class PlanChanged(TransientError):
@@ -151,7 +145,7 @@ class PartitionLedger:
     def start(self, cursor: DuckDBPyConnection, *, discard_done: bool = False) -> Start:
         """Begin an attempt: drop what is left of the last one, say what is done.
 
-        Dropped are this node's segment tables, and its part tables unless a checkpoint claims them. With
+        Dropped are this node's part tables, unless a checkpoint claims them. With
         ``discard_done`` (a feed's only partition must be read again for a fresh token) nothing counts as done, nor when
         the main table does not hold what the ledger accounts for, or was read in another way.
         """
@@ -358,9 +352,9 @@ class PartitionLedger:
         key = node_key(self.node_id)
         sql = (
             "SELECT table_name FROM duckdb_tables() WHERE database_name = current_catalog() AND schema_name = ? "
-            "AND (starts_with(table_name, ?) OR starts_with(table_name, ?)) ORDER BY table_name"
+            "AND starts_with(table_name, ?) ORDER BY table_name"
         )
-        rows = cursor.execute(filled(sql, [SCHEMA, f"__pz_part__{key}__", f"__pz_seg__{key}__"])).fetchall()
+        rows = cursor.execute(filled(sql, [SCHEMA, f"__pz_part__{key}__"])).fetchall()
         return [str(row[0]) for row in rows]
 
     def _drop(self, cursor: DuckDBPyConnection, names: Sequence[str]) -> None:

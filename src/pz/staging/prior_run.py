@@ -28,6 +28,7 @@ from pz.staging.meta import (
     PartitionDone,
     PlannedPartition,
 )
+from pz.staging.part_writer import prefix
 from pz.staging.partition_ledger import PartitionLedger, node_key, part_table
 from pz.staging.redaction import redact
 from pz.staging.session import STAGING_FILE, StagingSession, check_file, opening_failure
@@ -298,8 +299,9 @@ def _same_slice(prior: NodeWindow | None, now: NodeWindow | None) -> bool:
 
 def _prefix_is_whole(cursor: DuckDBPyConnection, alias: str, node_id: str, point: Checkpoint) -> bool:
     part = part_table(node_id, point.partition_id)
-    held = count_rows(cursor, _in(alias, part)) if table_exists(cursor, part, alias) else 0
-    return held == point.row_count
+    if not table_exists(cursor, part, alias):
+        return point.row_count == 0
+    return count_rows(cursor, prefix(_in(alias, part), point.row_count)) == point.row_count
 
 
 def _copy_partitions(
@@ -312,16 +314,16 @@ def _copy_partitions(
         meta.copy_records(tx, PartitionDone, alias, ledger.node_id)
     for point in points:
         if point.row_count:
-            _copy_table(tx, alias, part_table(ledger.node_id, point.partition_id), point.row_count)
+            _copy_table(tx, alias, part_table(ledger.node_id, point.partition_id), point.row_count, first=True)
     meta.record(tx, *points)
     if Ledger(tx.cursor).node_read(ledger.node_id) is None:
         meta.record(tx, ledger.read)
 
 
-def _copy_table(tx: Transaction, alias: str, table: str, rows: int) -> None:
-    """Copy a table and count it again: what arrives must be what was recorded."""
-    own = qualified(SCHEMA, table)
-    tx.execute(f"CREATE OR REPLACE TABLE {own} AS SELECT * FROM {_in(alias, table)}")
+def _copy_table(tx: Transaction, alias: str, table: str, rows: int, *, first: bool = False) -> None:
+    """Copy a table, or its ``first`` rows, and count them again: what arrives must be what was recorded."""
+    own, prior = qualified(SCHEMA, table), _in(alias, table)
+    tx.execute(f"CREATE OR REPLACE TABLE {own} AS SELECT * FROM {prefix(prior, rows) if first else prior}")
     if count_rows(tx.cursor, own) != rows:
         raise _Unusable(f"the copy of {table} does not hold the rows that were recorded")
 

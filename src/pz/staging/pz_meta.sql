@@ -61,7 +61,7 @@ COMMENT ON TABLE pz_meta.partition_checkpoints IS 'Partitions that were read in 
 COMMENT ON COLUMN pz_meta.partition_checkpoints.node_id IS 'The source load';
 COMMENT ON COLUMN pz_meta.partition_checkpoints.partition_id IS 'The unfinished partition; never logged';
 COMMENT ON COLUMN pz_meta.partition_checkpoints.token IS 'Opaque token from which the connector continues; never logged';
-COMMENT ON COLUMN pz_meta.partition_checkpoints.row_count IS 'Rows of the segment table that the token covers, exactly';
+COMMENT ON COLUMN pz_meta.partition_checkpoints.row_count IS 'The first so many rows of the part table are what the token covers';
 
 CREATE TABLE pz_meta.node_window (
     node_id VARCHAR PRIMARY KEY,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +51,8 @@ class Request:
 
     ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
     end (json does; the lines of csv and ndjson do not). ``needs_body`` is whether anything but the status of a success
-    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone).
+    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone), ``unspooled`` the bytes up
+    to which a body stays in memory where it would go to a file.
     """
 
     url: httpx.URL
@@ -62,12 +64,13 @@ class Request:
     whole: bool = True
     needs_body: bool = True
     absent_is_done: bool = False
+    unspooled: int = 0
     label: str = "request"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A success: its status, its headers (lower case), where its body is, and how its end was known."""
+    """A success: its status, its headers (lower case), its body (in ``file`` if that is set), and how its end was known."""
 
     status: int
     headers: Mapping[str, str]
@@ -119,7 +122,8 @@ class Client:
     # --- calls
 
     def fetch(self, request: Request, spool: Path | None, read: Callable[[Answer], T], *, idempotent: bool = True) -> T:
-        """Get an answer that is a success, its body in the file ``spool`` (None: in memory), and what ``read`` makes of it.
+        """Get an answer that is a success, and what ``read`` makes of it. A body larger than `Request.unspooled` goes to the
+        file ``spool``, if there is one.
 
         ``read`` runs inside the gated call: what it raises as transient is asked for again.
 
@@ -221,15 +225,11 @@ class Client:
         layers = len(bodies.encodings_of(headers)) + request.layers
         pieces = bodies.decoded(self._raw(response), layers, self._check_size)
         try:
-            if spool is None:
-                body = b"".join(pieces)
-                size = len(body)
-            else:
-                body, size = b"", _write(spool, pieces)
+            body, file, size = _taken(pieces, spool, request.unspooled)
         except (PermanentError, TransientError) as failure:
             failure.message = f"{request.subject}: {failure.message}"
             raise
-        return Answer(response.status_code, headers, request.url, spool, body, size, framing)
+        return Answer(response.status_code, headers, request.url, file, body, size, framing)
 
     def _check_size(self, size: int) -> None:
         if size > self.settings.max_bytes:
@@ -340,7 +340,18 @@ def _open(settings: Settings) -> httpx.Client:
     )
 
 
-def _write(file: Path, pieces: Iterator[bytes]) -> int:
+def _taken(pieces: Iterator[bytes], spool: Path | None, unspooled: int) -> tuple[bytes, Path | None, int]:
+    """A body in memory, or in a file where it is larger than ``unspooled`` and there is one; and its size."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if spool is not None and size > unspooled:
+            return b"", spool, _write(spool, chain(held, pieces))
+    return b"".join(held), None, size
+
+
+def _write(file: Path, pieces: Iterable[bytes]) -> int:
     size = 0
     with file.open("wb") as out:  # durable: ok - a page lives no longer than its reader
         for piece in pieces:

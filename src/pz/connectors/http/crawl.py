@@ -35,11 +35,13 @@ __all__ = ["Crawl", "FetchedPage"]
 
 _HTML = ("text/html", "application/xhtml")
 _JSON = ("application/json", "text/json")
+_UNSPOOLED = 1024 * 1024
+"""Bytes up to which a page of json or of json lines is not written to disk: it is parsed as a whole."""
 
 
 @dataclass
 class FetchedPage:
-    """A page on disk, and what was found in it so far. See `pagination.Page`."""
+    """A page as it came, and what was found in it so far. See `pagination.Page`."""
 
     position: Position
     answer: Answer
@@ -175,11 +177,12 @@ class Crawl:
         page = FetchedPage(position, answer, datetime.now(UTC))
         self._check_type(answer)
         if self._options.format is BodyFormat.JSON:
-            assert answer.file is not None
-            page.document = Document(answer.file.read_bytes(), self._subject)
+            body = answer.body if answer.file is None else answer.file.read_bytes()
+            page.document = Document(body, self._subject)
             if answer.framing is Framing.CLOSE and not page.document.empty:
                 self._check_end(page.document)
-            answer.file.unlink()  # durable: ok - the page is in memory now
+            if answer.file is not None:
+                answer.file.unlink()  # durable: ok - the page is in memory now
         return page
 
     def _check_end(self, document: Document) -> None:
@@ -232,7 +235,10 @@ class Crawl:
         return self._shaped(Request(url, self._subject, options.method, {**headers, "Content-Type": kind}, content))
 
     def _shaped(self, request: Request) -> Request:
-        return replace(request, layers=self._options.layers, whole=self._options.whole, label="fetch a page")
+        unspooled = 0 if self._options.format is BodyFormat.CSV else _UNSPOOLED
+        return replace(
+            request, layers=self._options.layers, whole=self._options.whole, unspooled=unspooled, label="fetch a page"
+        )
 
     def _absolute(self, position: Position, page: FetchedPage) -> Position:
         """A next URL made absolute against the page that named it, checked, and without the key."""
@@ -270,11 +276,17 @@ def page_digest(text: Any) -> bytes:
     return _digest(text)
 
 
+def file_digest(file: Path) -> bytes:
+    """The same of a page on disk."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()[:16]
+
+
 def _digest(*parts: Any) -> bytes:
-    made = hashlib.blake2b(digest_size=16)
+    made = hashlib.sha256()  # the one that processors have instructions for
     for part in parts:
         made.update(part)
-    return made.digest()
+    return made.digest()[:16]
 
 
 def _accept(format_: BodyFormat) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec
 from pz.connectors.http.bindings import Bindings
 from pz.connectors.http.client import Client
-from pz.connectors.http.crawl import Crawl, FetchedPage, page_digest
+from pz.connectors.http.crawl import Crawl, FetchedPage, file_digest, page_digest
 from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import MISSING, Position, Strategy
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["FeedPartition", "HttpPartition", "Shape", "shape_of"]
 
 _BLOCK = 4 * 1024 * 1024
-_TOKEN_SHARE = 4
-"""A token is offered when this many times what the last one cost has passed."""
+_MARK = b"\xef\xbb\xbf"
+"""The byte order mark that some servers put in front of UTF-8."""
 
-_GROUP_ROWS, _GROUP_SECONDS = 50_000, 0.25
-"""What ends a group of pages that are landed together: a kill loses no more than that, a failure nothing."""
+_GROUP_SECONDS = 0.5
+"""What ends a group of pages that are landed together, if not its size: a kill loses no more than that, a failure nothing."""
 
 _TYPES = {"decimal": "DECIMAL(38,9)"}
 
@@ -84,17 +84,27 @@ class _Proof:
 
 @dataclass
 class _Group:
-    """Pages that are landed together."""
+    """Records that are landed together: of several pages, or of a part of one. ``batch`` is set where they came as one."""
 
     rows: list[Any] = field(default_factory=list)
     pages: list[tuple[int, int, datetime]] = field(default_factory=list)
+    batch: pa.RecordBatch | None = None
     following: Position | None = None
+    size: int = 0
     begun: float = field(default_factory=time.monotonic)
 
-    def add(self, rows: Rows, page: FetchedPage, following: Position | None) -> None:
+    def add(self, rows: Rows, page: FetchedPage, size: int, following: Position | None = None) -> None:
         self.rows += rows
         self.pages.append((len(rows), page.position.index, page.fetched_at))
+        self.size += size
         self.following = following
+
+    def full(self, options: BatchOptions) -> bool:
+        return (
+            len(self.rows) >= options.max_rows
+            or self.size >= options.target_bytes
+            or time.monotonic() - self.begun >= _GROUP_SECONDS
+        )
 
     def places(self, start: int, size: int) -> list[tuple[int, int, datetime]]:
         """The pages that rows from ``start`` on come from: how many of each, its number, its moment."""
@@ -121,10 +131,6 @@ class HttpPartition:
         self._resumed = False
         self._token: str | None = None
         self._offered: str | None = None
-        self._latest: str | None = None
-        self._priced: str | None = None
-        self._taken_at = 0.0
-        self._cost = 0.0
 
     @property
     def partition_id(self) -> str:
@@ -136,7 +142,7 @@ class HttpPartition:
         token, self._token = self._token, None
         if token is None or token == self._offered:
             return None
-        self._offered, self._taken_at = token, time.monotonic()
+        self._offered = token
         return token
 
     def try_resume(self, token: str) -> bool:
@@ -159,43 +165,19 @@ class HttpPartition:
             if self._options.delta_param is not None and self._dataset.prior_sync_state is not None:
                 crawl.token = [(self._options.delta_param, self._dataset.prior_sync_state)]
             with closing(self._batches(crawl, folder, options, cancel)) as landed:
-                batch: pa.RecordBatch | None = None
-                try:
-                    for batch, following in landed:
-                        cancel.raise_if_set()
-                        if proof is not None:
-                            proof.see(batch)
-                        yield self._with_token(batch, following)
-                        self._price()
-                except ConnectorError:
-                    if batch is not None and self._latest is not None and self._latest != self._offered:
-                        self._token = self._latest
-                        yield batch.slice(0, 0)  # only to have the token asked for
-                    raise
+                for batch, following in landed:
+                    cancel.raise_if_set()
+                    if proof is not None:
+                        proof.see(batch)
+                    # Ready before the batch is handed out: code behind a yield runs only at the next pull. None inside a
+                    # page: a token must cover exactly the rows that were given.
+                    self._token = None if following is None else following.to_token()
+                    yield batch
             self._finished(crawl, proof)
 
     @property
     def _replayed(self) -> bool:
         return False
-
-    # --- tokens
-
-    def _with_token(self, batch: pa.RecordBatch, following: Position | None) -> pa.RecordBatch:
-        """Have the token ready before the batch is handed out: code behind a yield runs only at the next pull.
-
-        Storing a token costs the engine a transaction over all rows since the last one. Where that takes longer than
-        reading, it is offered less often; a failure offers it in any case.
-        """
-        # None inside a page: a token must cover exactly the rows that were given.
-        self._latest = None if following is None else following.to_token()
-        due = time.monotonic() - self._taken_at >= _TOKEN_SHARE * self._cost
-        self._token = self._latest if due else None
-        return batch
-
-    def _price(self) -> None:
-        """How long the engine took to store the token, if it took one."""
-        if self._offered == self._latest and self._priced != self._offered:
-            self._cost, self._priced = time.monotonic() - self._taken_at, self._offered
 
     # --- pages
 
@@ -203,15 +185,17 @@ class HttpPartition:
         self, crawl: Crawl, folder: Path, options: BatchOptions, cancel: CancelToken
     ) -> Generator[_Landed, None, None]:
         """The batches, each that ends a page with the position behind it."""
-        with closing(crawl.pages(self._start, cancel, self._replayed)) as pages:
-            if self._options.format is BodyFormat.JSON:
-                yield from self._grouped(crawl, pages, folder, options.max_rows)
-                return
-            for done, page in enumerate(pages, 1):
-                end = functools.partial(self._streamed_end, crawl, page, done)
-                yield from _ending(self._streamed(page, folder, options, cancel), end)
+        with (
+            closing(crawl.pages(self._start, cancel, self._replayed)) as pages,
+            closing(self._groups(crawl, pages, options, cancel)) as groups,
+            closing(_ahead(groups, self._client.interrupt)) as ready,
+        ):
+            for group in ready:
+                yield from self._land(group, folder, options.max_rows)
 
-    def _grouped(self, crawl: Crawl, pages: Iterator[FetchedPage], folder: Path, size: int) -> Iterator[_Landed]:
+    def _groups(
+        self, crawl: Crawl, pages: Iterator[FetchedPage], options: BatchOptions, cancel: CancelToken
+    ) -> Generator[_Group, None, None]:
         """Pages that come faster than a transaction costs are landed together; a slow page is landed by itself."""
         group = _Group()
         for done in itertools.count(1):
@@ -219,23 +203,31 @@ class HttpPartition:
                 page = next(pages, None)
                 if page is None:
                     break
+                if page.answer.file is not None and page.document is None:
+                    yield group
+                    group = _Group()
+                    yield from self._streamed(crawl, page, done, options, cancel)
+                    continue
                 rows = self._parsed(crawl, page)
                 following = crawl.advance(page, done)
             except ConnectorError:
-                yield from self._land(group, folder, size)  # what came before stays, and its token with it
+                yield group  # what came before stays, and its token with it
                 raise
-            group.add(rows, page, following)
-            if len(group.rows) >= min(size, _GROUP_ROWS) or time.monotonic() - group.begun >= _GROUP_SECONDS:
-                yield from self._land(group, folder, size)
+            group.add(rows, page, page.answer.size, following)
+            if group.full(options):
+                yield group
                 group = _Group()
-        yield from self._land(group, folder, size)
+        yield group
 
     def _land(self, group: _Group, folder: Path, size: int) -> Iterator[_Landed]:
+        if group.batch is not None:
+            yield group.batch, group.following
+            return
         batches = (
             self._batch(group.rows[start : start + size], group.places(start, size), folder)
             for start in range(0, len(group.rows), size)
         )
-        yield from _ending(batches, lambda: group.following)
+        yield from _ending(batches, group.following)
 
     def _batch(self, rows: Rows, places: list[tuple[int, int, datetime]], folder: Path) -> pa.RecordBatch:
         if isinstance(self._shape, RawRecords):
@@ -244,7 +236,11 @@ class HttpPartition:
 
     def _parsed(self, crawl: Crawl, page: FetchedPage) -> Rows:
         """The records of a page, after a look at what would show that the pages are not what they should be."""
-        assert page.document is not None
+        if page.document is None:
+            rows = self._shape.of_lines(page.answer.body.removeprefix(_MARK))
+            page.counted = len(rows)
+            crawl.require_new(page_digest(page.answer.body), page)
+            return rows
         self._look(page)
         if page.document.empty:
             return []
@@ -270,33 +266,38 @@ class HttpPartition:
     def _look(self, page: FetchedPage) -> None:
         """A place for a feed to look for its token."""
 
-    # --- pages of lines, which are never in memory as a whole
+    # --- pages of lines, which need not fit in memory
 
     def _streamed(
-        self, page: FetchedPage, folder: Path, options: BatchOptions, cancel: CancelToken
-    ) -> Iterator[pa.RecordBatch]:
-        assert page.answer.file is not None
-        if page.answer.size == 0:
-            return
-        if self._options.format is BodyFormat.CSV:
-            columns = dict(self._dataset.columns or {})
-            given = {"delimiter": self._options.delimiter}
-            partition = file_partition(page.answer.file, "csv", columns, self._subject, given)
-            for batch in partition.read(options, cancel):
-                page.counted += batch.num_rows
-                yield conforming(batch, self._shape.schema)
-            return
-        for block in _blocks(page.answer.file):
+        self, crawl: Crawl, page: FetchedPage, done: int, options: BatchOptions, cancel: CancelToken
+    ) -> Generator[_Group, None, None]:
+        """A page in pieces; only the last one carries the position behind the page, once all of it was looked at."""
+        file = page.answer.file
+        assert file is not None
+        csv = self._options.format is BodyFormat.CSV
+        last = _Group()
+        for group in self._csv(page, file, options, cancel) if csv else self._lines(page, file, options):
+            yield last
+            last = group
+        crawl.require_new(file_digest(file), page)
+        file.unlink()  # durable: ok - the page was read
+        last.following = crawl.advance(page, done)
+        yield last
+
+    def _csv(self, page: FetchedPage, file: Path, options: BatchOptions, cancel: CancelToken) -> Iterator[_Group]:
+        columns = dict(self._dataset.columns or {})
+        partition = file_partition(file, "csv", columns, self._subject, {"delimiter": self._options.delimiter})
+        for batch in partition.read(options, cancel):
+            page.counted += batch.num_rows
+            yield _Group(batch=conforming(batch, self._shape.schema))
+
+    def _lines(self, page: FetchedPage, file: Path, options: BatchOptions) -> Iterator[_Group]:
+        for block in _blocks(file, min(_BLOCK, options.target_bytes)):
             rows = self._shape.of_lines(block)
             page.counted += len(rows)
-            for start in range(0, len(rows), options.max_rows):
-                part = rows[start : start + options.max_rows]
-                yield self._batch(part, [(len(part), page.position.index, page.fetched_at)], folder)
-
-    def _streamed_end(self, crawl: Crawl, page: FetchedPage, done: int) -> Position | None:
-        assert page.answer.file is not None
-        page.answer.file.unlink()  # durable: ok - the page was read
-        return crawl.advance(page, done)
+            group = _Group()
+            group.add(rows, page, len(block))
+            yield group
 
     # --- the end, and resuming
 
@@ -371,26 +372,38 @@ class FeedPartition(HttpPartition):
             self._candidate = None
 
 
-def _ending(batches: Iterator[pa.RecordBatch], end: Callable[[], Position | None]) -> Iterator[_Landed]:
-    """All batches, the last one together with what ``end`` gives; ``end`` is called also when there is no batch."""
+def _ahead(groups: Iterator[_Group], interrupt: Callable[[], None]) -> Generator[_Group, None, None]:
+    """The same groups, the next one fetched and parsed in a thread while the present one is landed."""
+    with ThreadPoolExecutor(1, thread_name_prefix="pz-http-pages") as pool:
+        pending = pool.submit(next, groups, None)
+        try:
+            while (group := pending.result()) is not None:
+                pending = pool.submit(next, groups, None)
+                yield group
+        finally:
+            if not pending.done():  # nobody wants it any more
+                interrupt()
+
+
+def _ending(batches: Iterator[pa.RecordBatch], following: Position | None) -> Iterator[_Landed]:
+    """All batches, the last one together with the position behind it."""
     previous: pa.RecordBatch | None = None
     for batch in batches:
         if previous is not None:
             yield previous, None
         previous = batch
-    following = end()
     if previous is not None:
         yield previous, following
 
 
-def _blocks(file: Path) -> Iterator[bytes]:
-    """The file in pieces of whole lines, of a few MiB each (longer where a line is)."""
+def _blocks(file: Path, size: int) -> Iterator[bytes]:
+    """The file in pieces of whole lines, of about this size each (longer where a line is)."""
     rest = b""
     with file.open("rb") as content:
         first = True
-        while chunk := content.read(_BLOCK):
+        while chunk := content.read(size):
             if first:
-                chunk, first = chunk.removeprefix(b"\xef\xbb\xbf"), False
+                chunk, first = chunk.removeprefix(_MARK), False
             head, newline, tail = chunk.rpartition(b"\n")
             if newline:
                 yield rest + head + newline

@@ -8,7 +8,7 @@ value that does not fit is an error that names column and record, never the valu
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -44,6 +44,9 @@ _PYTHON: Mapping[str, Any] = {
     "timestamp with time zone": str,
 }
 """Kinds that are built directly; all others take the way through DuckDB's json reader, as in files."""
+
+_STRIDE = 2_000
+"""Rows whose columns are built in turn: few enough to stay in the processor's cache meanwhile."""
 
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _UTC = r"([Zz]|[+-]00(:?00)?)$"
@@ -108,9 +111,7 @@ class ContractRecords:
         self._arrays = {shape: _array_decoder(shape) for shape in (self._fast, self._lenient)}
         self._lines = {shape: _line_decoder(shape) for shape in (self._fast, self._lenient)}
         self._texts = [position for position, type_ in enumerate(columns.types.values()) if type_.kind == "varchar"]
-        wanted = [f"c{position}" for position in range(len(columns.types))]
-        getter = attrgetter(*wanted)
-        self._cells: Callable[[Any], tuple[Any, ...]] = getter if len(wanted) > 1 else lambda row: (getter(row),)
+        self._cells = [attrgetter(f"c{position}") for position in range(len(columns.types))]
 
     def of_array(self, text: Any) -> Rows:
         """The records of a json array."""
@@ -126,15 +127,22 @@ class ContractRecords:
 
         through = {name: type_ for name, type_ in self.types.items() if type_.kind not in _PYTHON}
         slow = _through_duckdb(rows, self.types, through, folder, self._subject) if through else {}
-        columns = zip(*map(self._cells, rows), strict=True) if rows else [()] * len(self.types)
+        pieces = [(rows[start : start + _STRIDE], start) for start in range(0, len(rows) or 1, _STRIDE)]
+        made = [self._arrays_of(piece, start, through) for piece, start in pieces]
         arrays = [
-            slow[name] if name in slow else self._array(name, type_, values)
-            for (name, type_), values in zip(self.types.items(), columns, strict=True)
+            slow[name] if name in slow else pa.concat_arrays([piece[name] for piece in made]) for name in self.types
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, name: str, type_: DuckType, values: Sequence[Any]) -> pa.Array:
-        return typed_array(values, type_, self.schema.field(name).type, f"{self._subject}: column '{name}'")
+    def _arrays_of(self, rows: Rows, start: int, but: Collection[str]) -> dict[str, pa.Array]:
+        """The columns of some rows; column by column, because a tuple for each row costs several times as much."""
+        return {
+            name: typed_array(
+                list(map(cell, rows)), type_, self.schema.field(name).type, f"{self._subject}: column '{name}'", start
+            )
+            for (name, type_), cell in zip(self.types.items(), self._cells, strict=True)
+            if name not in but
+        }
 
     def _decode(self, decode: Callable[[Any], Rows]) -> Rows:
         """Texts come as texts nearly always; where one does not, everything is decoded anew with room for that."""
@@ -220,8 +228,11 @@ def _text(value: Any) -> str | None:
     return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
 
 
-def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
-    """Values of the Python type of a kind, as an array. Raises PermanentError PZ0766."""
+def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subject: str, start: int = 0) -> pa.Array:
+    """Values of the Python type of a kind, as an array; ``start`` is how many came before them in their batch.
+
+    Raises PermanentError PZ0766.
+    """
     import pyarrow as pa
 
     try:
@@ -229,7 +240,7 @@ def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subj
             return _moments(pa.array(values, pa.string()), type_, arrow, subject)
         return pa.array(values, arrow)
     except (pa.ArrowException, OverflowError, ValueError, TypeError, UnicodeError, ArithmeticError) as error:
-        number = next((n for n, value in enumerate(values, 1) if not _fits(value, type_, arrow)), None)
+        number = next((n for n, value in enumerate(values, start + 1) if not _fits(value, type_, arrow)), None)
         place = "" if number is None else f", record {number} of its batch"
         raise PermanentError(
             f"{subject}{place}: a value does not fit the type {type_.sql}",
@@ -400,8 +411,8 @@ class RawRecords:
             raise PermanentError(f"{self._subject}: the response is not UTF-8 text", code=Code.PZ0765) from error
         arrays = [
             payload,
-            pa.array([page for count, page, _ in places for _ in range(count)], pa.int32()),
-            pa.array([moment for count, _, moment in places for _ in range(count)], pa.timestamp("us", "UTC")),
+            _repeated([(count, page) for count, page, _ in places], pa.int32()),
+            _repeated([(count, moment) for count, _, moment in places], pa.timestamp("us", "UTC")),
         ]
         if self._cursor is not None:
             arrays.append(self._cursor_array(texts, self._cursor))
@@ -421,6 +432,15 @@ class RawRecords:
             what = str(error).partition(" - at ")[0].replace("`", "")
             raise PermanentError(f"{subject}: {what[:1].lower()}{what[1:]}", code=Code.PZ0766) from error
         return typed_array(values, cursor.type, self.schema.field(cursor.name).type, subject)
+
+
+def _repeated(values: Sequence[tuple[int, Any]], arrow: pa.DataType) -> pa.Array:
+    """Each value as often as told."""
+    import pyarrow as pa
+
+    return pa.concat_arrays(
+        [pa.array([], arrow), *(pa.repeat(pa.scalar(value, arrow), count) for count, value in values)]
+    )
 
 
 def _reach(text: bytes, way: tuple[str, ...]) -> Any:

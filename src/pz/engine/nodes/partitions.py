@@ -4,7 +4,7 @@ An attempt reads only what is not done yet. A failing partition does not stop it
 for the next attempt or the next ``pz retry``. The three ways a partition lands:
 
     native fragment     one INSERT ... SELECT from the fragment
-    checkpointing       batch by batch into a segment, with a token whenever the connector offers one
+    checkpointing       batch by batch into a part table, with a token whenever the connector offers one
     plain batches       one INSERT from its stream; small partitions complete in groups (`pz.staging.grouping`)
 """
 
@@ -40,8 +40,8 @@ from pz.plan.model import Way
 from pz.staging.grouping import Grouping
 from pz.staging.grouping import Outcome as GroupOutcome
 from pz.staging.meta import Ledger, NodeDone, NodeRead, NodeWindow, PlannedPartition
+from pz.staging.part_writer import PartWriter
 from pz.staging.partition_ledger import Arrival, Completed, PartitionLedger, PlanChanged, pin_window
-from pz.staging.segments import SegmentWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,7 +255,7 @@ class _Work:
         self._complete(cursor, [Arrival(part.partition_id, source=scan.relation)], _verifier(part))
 
     def _checkpointed(self, cursor: DuckDBPyConnection, part: CheckpointingPartition, stop: CancelToken) -> None:
-        writer = SegmentWriter(cursor, self.landing.node.id, part.partition_id)
+        writer = PartWriter(cursor, self.landing.node.id, part.partition_id)
         if writer.checkpoint is not None:
             if part.try_resume(writer.checkpoint.token):
                 with self._lock:
