@@ -28,6 +28,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
+    (one writer)            LocatesOutputs           tells when two outputs are one and the same
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
 
@@ -83,6 +84,7 @@ __all__ = [
     "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
+    "LocatesOutputs",
     "LogsMessages",
     "MarkedSession",
     "NamesCaptures",
@@ -903,6 +905,18 @@ class ChecksOutputs(Protocol):
 
     def check_output(self, output: OutputSpec) -> None:
         """Raise PermanentError with every fault. Called while planning; free of effects."""
+        ...
+
+
+@runtime_checkable
+class LocatesOutputs(Protocol):
+    """A sink that can tell, offline, whether two outputs are one thing under two names, also over two connections."""
+
+    def place_of(self, output: OutputSpec) -> str | None:
+        """The same text for outputs of this connector that write one thing, None where no write can meet another. Not shown.
+
+        Raises PermanentError for an output that cannot be. Called while planning; free of effects.
+        """
         ...
 
 

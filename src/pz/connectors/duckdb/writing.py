@@ -61,6 +61,11 @@ class DuckDbSink:
             setup=(self._place.attach,),
         )
 
+    def place_of(self, output: OutputSpec) -> str:
+        """The table in the file, which DuckDB finds whatever its case."""
+        table = self._place.table(output.entity)
+        return f"{self._place.path} {table.schema.lower()}.{table.name.lower()}"
+
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> DuckDbSession:
         """A session; nothing touches the target before it commits."""
         self._place.table(output.entity)

@@ -29,7 +29,7 @@ from pz.connectors.files.formats import Compression, Format, Layout, WriteOption
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import DuckType, writing
-from pz.connectors.localpath import not_a_directory
+from pz.connectors.localpath import not_a_directory, real_path
 from pz.durable import Step, promote, remove, step
 from pz.errors import Code
 from pz.sqltext import literal, quote
@@ -163,6 +163,13 @@ class FileSink:
             directories=(target.directory,),
             stale=target.leftovers(output),
         )
+
+    def place_of(self, output: OutputSpec) -> str | None:
+        """The file; every append has its own."""
+        if output.strategy is WriteStrategy.APPEND:
+            return None
+        target = FileTarget.of(self._root, output)
+        return str(real_path(target.directory) / target.final.name)
 
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> FileSession:
         """A session that collects batches and writes the file when it commits."""
