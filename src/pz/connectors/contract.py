@@ -12,6 +12,7 @@ gets explicit specs, never the project. What every connector must have is small 
     SyncState               SyncStatePartition       an opaque token that the next run replays
     ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
     (with a log position)   CapturingSource, SnapshotPartition   told what is durable; says how it stands, lets go
+    (in pieces)             PiecewiseSnapshot        a snapshot that goes on where an attempt broke off
     (plan)                  NamesCaptures            by what name, so that two datasets share it only if they say so
     (after a snapshot)      RetainingSession         a merge that also removes what the snapshot does not hold
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
@@ -101,6 +102,7 @@ __all__ = [
     "PartialUpdateSession",
     "Partition",
     "PermanentError",
+    "PiecewiseSnapshot",
     "PinnedPartition",
     "ProbingSink",
     "ProbingSource",
@@ -586,6 +588,26 @@ class SnapshotPartition(ChangeCapturePartition, Protocol):
 
     def position(self) -> str | None:
         """Where the read has come to, for people; never the token. Known after `read`."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseSnapshot(SnapshotPartition, Protocol):
+    """A cdc read whose snapshot comes in pieces: those that have landed need not be read again while it lives.
+
+    The engine keeps it over the attempts of a node, longer than the source that it came from, and then closes it.
+    """
+
+    def pieces(self, cancel: CancelToken) -> Sequence[Partition]:
+        """Take the snapshot: partitions that together are the whole table. Keys, token and position are known then."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Whether the pieces still show the same moment. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the snapshot; of one that was never taken, too."""
         ...
 
 
