@@ -424,7 +424,9 @@ class NativeCopy:
     ``str.replace``: the SQL may hold other braces) by the FROM-able relation to write. ``setup`` runs before, outside of
     it. ``directories`` are created just before. ``moves`` are (temporary, final) files that the engine promotes after
     success and removes after failure. ``stale`` are leftovers of dead attempts at the same output; the engine, which
-    holds the output's lock, removes them first.
+    holds the output's lock, removes them first. ``databases`` are the DuckDB files that the statements write to: the
+    engine makes one that is missing, and flushes their directories after the commit, since DuckDB flushes the content of its
+    log file and not its name.
     """
 
     statements: tuple[str, ...]
@@ -433,6 +435,7 @@ class NativeCopy:
     moves: tuple[tuple[Path, Path], ...] = ()
     directories: tuple[Path, ...] = ()
     stale: tuple[Path, ...] = ()
+    databases: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import DuckType, writing
 from pz.connectors.localpath import not_a_directory, real_path
-from pz.durable import Step, promote, remove, step
+from pz.durable import Step, make_dirs, promote, remove, step
 from pz.errors import Code
 from pz.sqltext import literal, quote
 
@@ -236,7 +236,7 @@ class FileSession:
         target = self._target
         try:
             with step(Step.SINK_PREPARE):
-                target.directory.mkdir(parents=True, exist_ok=True)
+                make_dirs(target.directory)
             with step(Step.SINK_WRITE):
                 self._connection.execute(target.statement(_STAGED, self._columns))
             promote(target.aside, target.final, Step.PROMOTE_FILE)
