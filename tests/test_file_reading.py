@@ -513,3 +513,14 @@ def test_options_that_do_not_fit_the_format_are_refused(options: dict[str, objec
 def test_a_json_file_may_be_declared_as_not_compressed(tmp_path: Path) -> None:
     (tmp_path / "plain.json").write_text('{"id": 1}\n')
     assert read(tmp_path, dataset("plain.json", {"id": "bigint"}, format="json", compression="none")) == [(1,)]
+
+
+def test_batches_keep_to_the_bytes_and_the_rows_that_are_asked_for(tmp_path: Path) -> None:
+    text = "id,note\n" + "".join(f"{n},{'x' * 500}\n" for n in range(20_000))
+    wanted = dataset(put(tmp_path, text.encode()), {"id": "bigint", "note": "varchar"})
+    (part,) = partitions(tmp_path, wanted)
+    wide = list(part.read(BatchOptions(target_bytes=4 * 2**20), CancelToken()))
+    assert max(batch.nbytes for batch in wide) <= 4 * 2**20
+    assert len(wide) <= 4
+    assert [n for batch in wide for n in batch.column("id").to_pylist()] == list(range(20_000))
+    assert max(batch.num_rows for batch in part.read(BatchOptions(max_rows=1_000), CancelToken())) == 1_000

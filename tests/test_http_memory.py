@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -33,26 +34,39 @@ engine:
 """
 
 PIPELINE = """
-SELECT count(*) AS records FROM {{ source('api', 'lines', path: '/lines', format: 'ndjson',
-  columns: {id: 'bigint', note: 'varchar'}) }}
+SELECT count(*) AS records FROM {{{{ source('api', 'lines', path: '/lines', format: '{format_}',
+  columns: {{id: 'bigint', note: 'varchar'}}) }}}}
 """
+LINES = 200_000
 
 
-# Does not hold every time yet: on two busy cores the peak was once 2 % above the budget. Until it does, by `make soak` alone.
-@pytest.mark.soak
+def body(format_: str) -> bytes:
+    """Lines of 1 KB that do not compress: 200 MB."""
+    draw = random.Random(7)
+    notes = [draw.randbytes(500).hex() for _ in range(1_000)]
+    if format_ == "csv":
+        return b"id,note\n" + "".join(f"{n},{notes[n % 1_000][n % 7 :]}\n" for n in range(LINES)).encode()
+    return "".join(f'{{"id":{n},"note":"{notes[n % 1_000][n % 7 :]}"}}\n' for n in range(LINES)).encode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["ndjson", "csv"])
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-def test_a_large_body_of_lines_stays_within_the_budget_of_the_plan(tmp_path: Path) -> None:
-    line = json.dumps({"id": 1234567, "note": "x" * 1_000}).encode() + b"\n"
-    count = 600_000
+def test_a_large_body_of_lines_stays_well_within_the_budget_of_the_plan(format_: str, tmp_path: Path) -> None:
+    """A fifth of the budget is left: that is more than the noise of the allocators."""
+    content = body(format_)
     with Api() as api:
-        api.on("GET", "/lines", Reply(200, {"Content-Type": "application/x-ndjson"}, line * count))
+        kind = "text/csv" if format_ == "csv" else "application/x-ndjson"
+        api.on("GET", "/lines", Reply(200, {"Content-Type": kind}, content))
         connections = f"api:\n  connector: http\n  base_url: {api.url}\n  max_response_mb: 1024\n"
-        write(tmp_path, {"project.yml": PROJECT, "connections.yml": connections, "pipelines/big.sql": PIPELINE})
+        pipeline = PIPELINE.format(format_=format_)
+        write(tmp_path, {"project.yml": PROJECT, "connections.yml": connections, "pipelines/big.sql": pipeline})
         done = subprocess.run(
             [sys.executable, "-c", RUN, str(tmp_path)], capture_output=True, text=True, check=False, timeout=250
         )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["rows"] == {"src_api__lines": count, "big": 1}
-    assert len(line) * count > told["budget"] / 3
-    assert told["peak"] <= told["budget"]
+    assert told["rows"] == {"src_api__lines": LINES, "big": 1}
+    assert len(content) > told["budget"] / 3
+    print(f"peak {told['peak'] / 2**20:.0f} MiB of {told['budget'] / 2**20:.0f}")
+    assert told["peak"] <= 0.8 * told["budget"]

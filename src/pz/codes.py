@@ -312,7 +312,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0206: CodeInfo(
         "compile",
-        "The same output is loaded twice: by two pipelines, or under two names.",
+        "Two pipelines load the same output.",
         "Keep one writer for each output; combine the two with UNION ALL.",
     ),
     Code.PZ0208: CodeInfo(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from pz.connectors.contract import Column
+from pz.connectors.contract import BatchOptions, Column
 from pz.sqltext import quote
 
-__all__ = ["casts"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["casts", "sized"]
 
 
 def casts(columns: Sequence[Column] | None) -> str:
@@ -15,3 +19,27 @@ def casts(columns: Sequence[Column] | None) -> str:
     if columns is None:
         return "*"
     return ", ".join(f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}" for column in columns)
+
+
+def sized(pieces: Iterable[pa.RecordBatch], options: BatchOptions) -> Iterator[pa.RecordBatch]:
+    """Small batches joined up to the sizes that the options ask for: a reader that counts rows alone gives huge ones."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for piece in pieces:
+        if held and (rows + piece.num_rows > options.max_rows or size + piece.nbytes > options.target_bytes):
+            yield _joined(held)
+            held, rows, size = [], 0, 0
+        held.append(piece)
+        rows += piece.num_rows
+        size += piece.nbytes
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    arrays = [pa.concat_arrays(columns) for columns in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)

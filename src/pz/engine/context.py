@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,8 +13,6 @@ from pz.connectors.contract import (
     Capability,
     Gated,
     LogsMessages,
-    Partition,
-    PiecewiseSnapshot,
     SharesDatabase,
     Sink,
     Source,
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from pz.engine.reading import DatasetSlice
     from pz.staging.session import StagingSession
 
-__all__ = ["HeldSnapshot", "NodeContext", "RunContext"]
+__all__ = ["NodeContext", "RunContext"]
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,8 @@ class RunContext:
 
 
 @dataclass
-class HeldSnapshot:
-    """A snapshot that has been begun, and which of its pieces have landed in the run's staging."""
-
-    partition: PiecewiseSnapshot
-    pieces: Sequence[Partition]
-    landed: set[int] = field(default_factory=set)
-
-
-@dataclass
 class NodeContext:
-    """One node, from its first attempt to its last. ``snapshot`` outlives an attempt; whoever makes a context releases it."""
+    """One attempt at one node."""
 
     run: RunContext
     node: Node
@@ -121,13 +110,6 @@ class NodeContext:
     bytes: int = 0
     batches: int = 0
     total: int | None = None
-    snapshot: HeldSnapshot | None = None
-
-    def release(self) -> None:
-        """Let go of what was kept over the attempts."""
-        if self.snapshot is not None:
-            self.snapshot.partition.close()
-            self.snapshot = None
 
     @contextmanager
     def cursor(self) -> Iterator[DuckDBPyConnection]:

@@ -1,1 +1,1 @@
-"""Graph and connectors become small frozen records: way, reason, guarantee, retry, budget."""
+"""Stub."""

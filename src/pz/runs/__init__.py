@@ -1,1 +1,1 @@
-"""Run directory, lock, run.json, run_results.json, history, retention."""
+"""Stub."""

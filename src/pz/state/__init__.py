@@ -1,1 +1,1 @@
-"""Watermarks and tokens, and the one walk that advances them behind committed outputs."""
+"""Stub."""

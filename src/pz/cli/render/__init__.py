@@ -1,1 +1,1 @@
-"""Three views of one event stream: console lines, the live tree, NDJSON."""
+"""Stub."""

@@ -1,1 +1,1 @@
-"""A DuckDB database file as source and as sink."""
+"""Stub."""

@@ -1,1 +1,1 @@
-"""Files: formats, globs, and the connector of local ones."""
+"""Stub."""

@@ -27,6 +27,7 @@ __all__ = ["Dialect", "check_bytes", "infer", "open_bytes", "read_header", "read
 
 _HEADER_LIMIT = 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
+_SMALL_BUFFER = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +160,6 @@ def _common(options: ReadOptions) -> list[str]:
     ]
     if options.compression is not None:
         arguments.append(f"compression = {literal(str(options.compression))}")
+    if options.frugal:
+        arguments.append(f"buffer_size = {_SMALL_BUFFER}")
     return arguments

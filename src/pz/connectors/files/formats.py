@@ -98,6 +98,7 @@ class ReadOptions:
     """The read options of a dataset of files, checked.
 
     ``compression`` is None when the file's name tells. ``null_text`` are the spellings of NULL besides the empty cell.
+    ``frugal`` reads with little memory rather than fast, for files that are a part of something else.
     """
 
     path: str
@@ -108,6 +109,7 @@ class ReadOptions:
     null_text: tuple[str, ...] = ()
     quoted_empty_is_null: bool = False
     missing_is_empty: bool = False
+    frugal: bool = False
 
     @classmethod
     def parse(cls, entity: str, options: Mapping[str, Any], default: Format = Format.CSV) -> ReadOptions:

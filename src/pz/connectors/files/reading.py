@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from pz.connectors.batches import sized
 from pz.connectors.bounds import shaped
 from pz.connectors.contract import (
     BatchOptions,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["FilePartition", "FileSource", "SchemaCache"]
+
+
+_PIECE_ROWS = 2_048
 
 
 class SchemaCache:
@@ -103,10 +107,11 @@ class FilePartition:
         import pyarrow as pa
 
         sql = f"SELECT * FROM {self.native_scan().relation}"
-        connection = open_scratch()
+        connection = open_scratch(threads=1 if self.options.frugal else None)
         try:
             cancel.on_cancel(connection.interrupt)
-            yield from _held_back(connection.sql(sql).to_arrow_reader(options.max_rows), cancel, self.verify)
+            pieces = connection.sql(sql).to_arrow_reader(min(_PIECE_ROWS, options.max_rows))
+            yield from _held_back(sized(pieces, options), cancel, self.verify)
         except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
             cancel.raise_if_set()
             raise self.explain(error) or PermanentError(

@@ -18,12 +18,14 @@ __all__ = ["open_scratch", "scratch"]
 _MEMORY_LIMIT = "512MB"
 
 
-def open_scratch(directory: Path | None = None) -> duckdb.DuckDBPyConnection:
+def open_scratch(directory: Path | None = None, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """A database in memory, or one in ``directory`` where rows spill to disk instead of filling memory."""
     import duckdb
 
     where = ":memory:" if directory is None else str(directory / "scratch.duckdb")
     connection = duckdb.connect(where, config={"memory_limit": _MEMORY_LIMIT})
+    if threads is not None:
+        connection.execute(f"SET threads = {threads:d}")
     spill = tempfile.gettempdir() if directory is None else str(directory / "spill")
     connection.execute(f"SET temp_directory = {literal(spill)}")  # else a folder in the working directory
     connection.execute("SET TimeZone = 'UTC'")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -348,7 +348,7 @@ def file_partition(
     from pz.connectors.files.reading import FilePartition
     from pz.connectors.files.scan import discover
 
-    parsed = ReadOptions.parse("page", {"format": format_, **options})
+    parsed = replace(ReadOptions.parse("page", {"format": format_, **options}), frugal=True)
     stamp = FileStamp.take(file, f"response of {subject}")
     schema = discover([stamp], parsed, dict(columns))
     return FilePartition((stamp,), parsed, schema, DatasetSpec("http", "page", {}), ReadHints())
