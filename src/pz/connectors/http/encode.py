@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["RowEncoder"]
 
 _BATCH = "__pz_sent"
-_PIECE = 16_384
+_PIECE = 32_768
 
 
 class RowEncoder:
     """Spells batches in files of a folder. Call `close` once."""
 
     def __init__(self, columns: Sequence[Column], folder: Path) -> None:
-        self._connection = open_scratch()
+        self._connection = open_scratch(threads=1)  # more would take the processor from whoever sends
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
         self._rows = ", ".join(f"{writing(Format.JSON, name, type_)} AS {quote(name)}" for name, type_ in types)
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_SCHEMA", "HttpSink"]
 
 Confirm = Callable[[int, Collection[int]], None]
-_CONFIRM_SECONDS = 0.1
+_CONFIRM_SECONDS = 0.25
 """How long acknowledged chunks may wait to be told, where a repeated chunk does no harm: recording one costs an fsync."""
 
 _CONFIRM_EVERY = 100
