@@ -10,7 +10,7 @@ import copy
 import json
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +85,7 @@ class Sweep:
         """The points that an uninterrupted run passes, with how often; that run itself keeps the promise."""
         key = (scenario.name, stage)
         if key not in self._steps:
-            with self._copy(scenario, stage) as (root, model):
+            with self.copied(scenario, stage) as (root, model):
                 trace = root.with_suffix(".trace")
                 done = self._warm.run(RUN, root, trace=trace)
                 assert done.code == 0, _tell(done)
@@ -103,7 +103,7 @@ class Sweep:
             name for name in ("complete_partition.after", "complete_load.after", "sink_commit.after") if name in names
         ]
         for name in late:
-            with self._copy(scenario, "later") as (root, _):
+            with self.copied(scenario, "later") as (root, _):
                 self._warm.run(RUN, root, failpoint=Point(name, 1).failpoint)
                 trace = root.with_suffix(".trace")
                 self._warm.run(RETRY, root, trace=trace)
@@ -132,7 +132,7 @@ class Sweep:
         """A sampled double crash: the recovery of a kill dies too, at a point that it passes."""
         scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
         first = chance.choice(list(self.points(scenario, stage)))
-        with self._copy(scenario, stage) as (root, _):
+        with self.copied(scenario, stage) as (root, _):
             self._warm.run(RUN, root, failpoint=first.failpoint)
             trace = root.with_suffix(".trace")
             self._warm.run(self._verb(recovery), root, trace=trace)
@@ -142,42 +142,52 @@ class Sweep:
 
     def run(self, case: Case) -> None:
         """Kill, recover, check; then change the source once more and check again: state was never ahead."""
-        with self._copy(case.scenario, case.stage) as (root, model):
-            server = self.far(case.scenario, root)
-            before, runs = _state(root), _recorded(root)
+        with self.copied(case.scenario, case.stage) as (root, model):
+            before, runs = state_of(root), recorded(root)
             for index, point in enumerate(case.kills):
                 verb = RUN if index == 0 else self._verb(case.recovery)
                 died = self._warm.run(verb, root, failpoint=point.failpoint)
                 assert died.killed or index > 0, f"{case}: not reached: {_tell(died)}"
-            model.deliver()
-            if _state(root) != before:
-                broken = model.broken_promise(server)
-                assert broken is None, f"{case}: state is ahead of the destination: {broken}"
-            self._recover(case, root, _recorded(root) > runs)
-            broken = model.broken_promise(server)
-            assert broken is None, f"{case}: after the recovery: {broken}"
-            model.mutate(server, 7)
-            done = self._warm.run(RUN, root)
-            assert done.code == 0, f"{case}: the next run: {_tell(done)}"
-            model.deliver()
-            broken = model.broken_promise(server)
-            assert broken is None, f"{case}: after the next run: {broken}"
+            self.check_recovery(case, case.recovery, root, model, before, runs)
 
-    def _recover(self, case: Case, root: Path, recorded: bool) -> None:
+    def check_recovery(
+        self, case: object, recovery: str, root: Path, model: Model, before: Mapping[str, bytes], runs: int
+    ) -> None:
+        """Recover a project whose run came to grief, and check; then change the source once more and check again.
+
+        ``before`` and ``runs`` are `state_of` and `recorded` from before that run; ``case`` names it in messages.
+        """
+        server = self.far(model.scenario, root)
+        model.deliver()
+        if state_of(root) != before:
+            broken = model.broken_promise(server)
+            assert broken is None, f"{case}: state is ahead of the destination: {broken}"
+        self._recover(case, recovery, root, recorded(root) > runs)
+        broken = model.broken_promise(server)
+        assert broken is None, f"{case}: after the recovery: {broken}"
+        model.mutate(server, 7)
+        done = self._warm.run(RUN, root)
+        assert done.code == 0, f"{case}: the next run: {_tell(done)}"
+        model.deliver()
+        broken = model.broken_promise(server)
+        assert broken is None, f"{case}: after the next run: {broken}"
+
+    def _recover(self, case: object, recovery: str, root: Path, begun: bool) -> None:
         """One retry, or one run, must do. A run that died before it was recorded leaves nothing to retry."""
-        done = self._warm.run(self._verb(case.recovery), root)
-        if case.recovery == "retry" and not recorded:
+        done = self._warm.run(self._verb(recovery), root)
+        if recovery == "retry" and not begun:
             assert done.code in {0, 2}, f"{case}: a retry of nothing: {_tell(done)}"
             done = self._warm.run(RUN, root)
-        elif case.recovery == "retry" and done.code == 2 and _last_status(root) == "success":
+        elif recovery == "retry" and done.code == 2 and _last_status(root) == "success":
             return  # the run had ended when it was killed
-        assert done.code == 0, f"{case}: {case.recovery} did not recover: {_tell(done)}"
+        assert done.code == 0, f"{case}: {recovery} did not recover: {_tell(done)}"
 
     @staticmethod
     def _verb(recovery: str) -> tuple[str, ...]:
         return RETRY if recovery == "retry" else RUN
 
-    def _copy(self, scenario: Scenario, stage: str) -> _Copy:
+    def copied(self, scenario: Scenario, stage: str) -> _Copy:
+        """A throw-away copy of a stage: a context of its folder and its model."""
         root, model = self.stage(scenario, stage)
         self.restore(scenario, stage)
         return _Copy(root, model)
@@ -214,12 +224,14 @@ class _Copy:
         shutil.rmtree(self._to, ignore_errors=True)
 
 
-def _state(root: Path) -> dict[str, bytes]:
+def state_of(root: Path) -> dict[str, bytes]:
+    """The state files."""
     folder = root / ".pz" / "state"
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))} if folder.is_dir() else {}
 
 
-def _recorded(root: Path) -> int:
+def recorded(root: Path) -> int:
+    """How many runs are recorded."""
     return len(list((root / ".pz" / "runs").glob("*/run.json")))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pz
 from capture_support import captured, differences, replica, slot
 from postgres_proxy import Link, Proxy, Verdict
 from postgres_server import Database
@@ -194,3 +197,101 @@ def _busy(database: Database) -> Any:
     while not database.rows("SELECT FROM pg_replication_slots WHERE active"):
         pass
     return connection
+
+
+# --- a snapshot that breaks off
+
+
+def pieces_read(proxy: Proxy) -> list[str]:
+    """The first page of each piece that was asked for; a piece has a connection of its own each time."""
+    found = [re.search(r"ctid >= '\((\d+),", " ".join(link.statements)) for link in proxy.links]
+    return [match[1] for match in found if match]
+
+
+def broken_snapshot(
+    root: Path, database: Database, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, attempts: int, sync: dict[str, str]
+) -> tuple[pz.OpenProject, list[str]]:
+    """A captured table of several pieces, and a project whose source goes through the proxy; what is told collects."""
+    monkeypatch.setattr("pz.connectors.postgres.partitions.PAGES_PER_READER", 8)
+    captured(database)
+    database.run(
+        "INSERT INTO orders SELECT n, 'name', repeat('x', 500) FROM generate_series(1, 2000) n", "ANALYZE orders"
+    )
+    opened = replica(root, database, source=proxy.options, sync=sync)
+    connections = json.loads((root / "connections.yml").read_text())
+    connections["src"]["retry"] = {"max_attempts": attempts, "base_delay": "1ms"}
+    (root / "connections.yml").write_text(json.dumps(connections))
+    return opened, []
+
+
+def in_the_middle(link: Link, side: str, kind: bytes, body: bytes) -> bool:
+    """Rows of the last piece, which is begun when others have landed."""
+    return side == "server" and kind == b"d" and link.copies("ctid >=") and not link.copies("ctid <")
+
+
+@pytest.mark.parametrize("sync", [{}, {"slot": "ours"}], ids=["its own slot", "a declared slot"])
+def test_a_snapshot_that_breaks_off_goes_on_with_the_pieces_that_are_missing(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, sync: dict[str, str]
+) -> None:
+    with Proxy(database) as proxy:
+        opened, said = broken_snapshot(tmp_path, database, proxy, monkeypatch, 2, sync)
+
+        def cut(link: Link, side: str, kind: bytes, body: bytes) -> bool:
+            found = in_the_middle(link, side, kind, body)
+            if found:
+                database.run("UPDATE orders SET name = 'later' WHERE id % 2 = 0", "DELETE FROM orders WHERE id = 7")
+            return found
+
+        proxy.once(Verdict.CUT, cut)
+        result = run(opened, on_event=lambda event: said.append(str(getattr(event, "message", ""))))
+        assert errors(result) == {}
+        assert any("the others are read under it" in line for line in said)
+        [load] = [node for node in result.nodes if node.kind == "SourceLoad"]
+        asked = pieces_read(proxy)
+        seen = "SELECT count(*), count(*) FILTER (WHERE name = 'later') FROM copy.orders"
+        assert database.rows(seen) == [(2000, 0)]
+        assert errors(run(opened)) == {}
+    assert load.partitions is not None
+    assert load.partitions["resumed"] >= 1
+    assert load.partitions["total"] == len(set(asked))
+    again = len(asked) - len(set(asked))
+    assert again == load.partitions["total"] - load.partitions["resumed"], "what had landed is not read again"
+    assert differences(database) == []
+
+
+def test_a_snapshot_whose_moment_is_lost_is_taken_again(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(database) as proxy:
+        opened, said = broken_snapshot(tmp_path, database, proxy, monkeypatch, 3, {})
+
+        def cut(link: Link, side: str, kind: bytes, body: bytes) -> bool:
+            found = in_the_middle(link, side, kind, body)
+            if found:
+                database.run(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE backend_type = 'walsender'",
+                    "UPDATE orders SET name = 'later' WHERE id % 2 = 0",
+                )
+            return found
+
+        proxy.once(Verdict.CUT, cut)
+        result = run(opened, on_event=lambda event: said.append(str(getattr(event, "message", ""))))
+        assert errors(result) == {}
+        assert any("taken again from its beginning" in line for line in said)
+        seen = "SELECT count(*), count(*) FILTER (WHERE name = 'later') FROM copy.orders"
+        assert database.rows(seen) == [(2000, 1000)]
+        assert errors(run(opened)) == {}
+    assert differences(database) == []
+
+
+def test_a_snapshot_that_failed_for_good_holds_nothing_and_the_retry_begins_anew(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(database) as proxy:
+        opened, _ = broken_snapshot(tmp_path, database, proxy, monkeypatch, 1, {})
+        proxy.once(Verdict.CUT, in_the_middle)
+        assert run(opened).exit_code == 1
+        assert database.rows("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pz'") == [(0,)]
+        database.run("DELETE FROM orders WHERE id <= 1000")
+        assert errors(opened.retry()) == {}
+    assert differences(database) == []

@@ -85,3 +85,19 @@ def test_signals_are_seen_while_the_main_thread_sits_in_a_native_call() -> None:
         assert child.stdout.readline() == "cancelled\n"
         child.send_signal(signal.SIGINT)
         assert child.wait() == 130
+
+
+@pytest.mark.parametrize("seen", ["pz.cli", "typer", "pz.errors", "pz.cli.runs"])
+def test_an_interrupt_while_the_program_is_loaded_leaves_no_stack_trace(seen: str) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {seen!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from pz.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -305,3 +305,13 @@ def test_a_view_is_told_from_a_table_without_rows(tmp_path: Path) -> None:
     assert [line.split()[:4] for line in table if line.startswith("none")] == [["none", "Pipeline", "success", "0"]]
     (shown,) = (line.split() for line in table if line.startswith("seen"))
     assert (shown[:3], shown[-1], len(shown)) == (["seen", "Pipeline", "success"], "view", 5)
+
+
+def test_a_run_warns_in_the_words_of_validate(tmp_path: Path) -> None:
+    demo = project(tmp_path, {"pipelines/lonely.sql": "SELECT 1 AS one"})
+    warned = invoke("validate", project=demo).err.splitlines()[-2:]
+    assert warned[0].startswith("warning PZ0223: ")
+    assert "ref('lonely')" in warned[1]
+    assert invoke("run", "--all", project=demo).out.splitlines()[:2] == warned
+    _, events = events_of(demo)
+    assert [event["hint"] for event in events if event["event"] == "notice"] == [warned[1].removeprefix("hint: ")]

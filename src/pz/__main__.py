@@ -1,5 +1,23 @@
-"""``python -m pz``."""
+"""The start of a process, as ``pz`` or ``python -m pz``: nothing is imported before Ctrl-C is dealt with."""
 
-from pz.cli.main import main
+from __future__ import annotations
 
-main()
+import signal
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line. An interrupt before it is even there ends the process without a stack trace."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # not where the parent had it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from pz.cli.main import main as run
+
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, before)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -312,7 +312,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0206: CodeInfo(
         "compile",
-        "Two pipelines load the same output.",
+        "The same output is loaded twice: by two pipelines, or under two names.",
         "Keep one writer for each output; combine the two with UNION ALL.",
     ),
     Code.PZ0208: CodeInfo(

@@ -282,6 +282,7 @@ class Notice(Event):
     severity: str
     message: str
     code: str | None = _optional()
+    hint: str | None = _optional()
 
 
 Handler = Callable[[Event], None]

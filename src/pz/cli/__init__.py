@@ -1,1 +1,1 @@
-"""Stub."""
+"""The command line: one module a verb."""

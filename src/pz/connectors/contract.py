@@ -12,6 +12,7 @@ gets explicit specs, never the project. What every connector must have is small 
     SyncState               SyncStatePartition       an opaque token that the next run replays
     ChangeCapture           ChangeCapturePartition   change rows with operation, position and time
     (with a log position)   CapturingSource, SnapshotPartition   told what is durable; says how it stands, lets go
+    (in pieces)             PiecewiseSnapshot        a snapshot that goes on where an attempt broke off
     (plan)                  NamesCaptures            by what name, so that two datasets share it only if they say so
     (after a snapshot)      RetainingSession         a merge that also removes what the snapshot does not hold
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
@@ -28,6 +29,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (native errors)         ExplainingErrors         DuckDB's error told in the connector's words
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
+    (one writer)            LocatesOutputs           tells when two outputs are one and the same
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
 
@@ -83,6 +85,7 @@ __all__ = [
     "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
+    "LocatesOutputs",
     "LogsMessages",
     "MarkedSession",
     "NamesCaptures",
@@ -99,6 +102,7 @@ __all__ = [
     "PartialUpdateSession",
     "Partition",
     "PermanentError",
+    "PiecewiseSnapshot",
     "PinnedPartition",
     "ProbingSink",
     "ProbingSource",
@@ -420,7 +424,9 @@ class NativeCopy:
     ``str.replace``: the SQL may hold other braces) by the FROM-able relation to write. ``setup`` runs before, outside of
     it. ``directories`` are created just before. ``moves`` are (temporary, final) files that the engine promotes after
     success and removes after failure. ``stale`` are leftovers of dead attempts at the same output; the engine, which
-    holds the output's lock, removes them first.
+    holds the output's lock, removes them first. ``databases`` are the DuckDB files that the statements write to: the
+    engine makes one that is missing, and flushes their directories after the commit, since DuckDB flushes the content of its
+    log file and not its name.
     """
 
     statements: tuple[str, ...]
@@ -429,6 +435,7 @@ class NativeCopy:
     moves: tuple[tuple[Path, Path], ...] = ()
     directories: tuple[Path, ...] = ()
     stale: tuple[Path, ...] = ()
+    databases: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,6 +591,26 @@ class SnapshotPartition(ChangeCapturePartition, Protocol):
 
     def position(self) -> str | None:
         """Where the read has come to, for people; never the token. Known after `read`."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseSnapshot(SnapshotPartition, Protocol):
+    """A cdc read whose snapshot comes in pieces: those that have landed need not be read again while it lives.
+
+    The engine keeps it over the attempts of a node, longer than the source that it came from, and then closes it.
+    """
+
+    def pieces(self, cancel: CancelToken) -> Sequence[Partition]:
+        """Take the snapshot: partitions that together are the whole table. Keys, token and position are known then."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Whether the pieces still show the same moment. Raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the snapshot; of one that was never taken, too."""
         ...
 
 
@@ -903,6 +930,18 @@ class ChecksOutputs(Protocol):
 
     def check_output(self, output: OutputSpec) -> None:
         """Raise PermanentError with every fault. Called while planning; free of effects."""
+        ...
+
+
+@runtime_checkable
+class LocatesOutputs(Protocol):
+    """A sink that can tell, offline, whether two outputs are one thing under two names, also over two connections."""
+
+    def place_of(self, output: OutputSpec) -> str | None:
+        """The same text for outputs of this connector that write one thing, None where no write can meet another. Not shown.
+
+        Raises PermanentError for an output that cannot be. Called while planning; free of effects.
+        """
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from pz.connectors.contract import (
     Capability,
     Gated,
     LogsMessages,
+    Partition,
+    PiecewiseSnapshot,
     SharesDatabase,
     Sink,
     Source,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from pz.engine.reading import DatasetSlice
     from pz.staging.session import StagingSession
 
-__all__ = ["NodeContext", "RunContext"]
+__all__ = ["HeldSnapshot", "NodeContext", "RunContext"]
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,17 @@ class RunContext:
 
 
 @dataclass
+class HeldSnapshot:
+    """A snapshot that has been begun, and which of its pieces have landed in the run's staging."""
+
+    partition: PiecewiseSnapshot
+    pieces: Sequence[Partition]
+    landed: set[int] = field(default_factory=set)
+
+
+@dataclass
 class NodeContext:
-    """One attempt at one node."""
+    """One node, from its first attempt to its last. ``snapshot`` outlives an attempt; whoever makes a context releases it."""
 
     run: RunContext
     node: Node
@@ -110,6 +121,13 @@ class NodeContext:
     bytes: int = 0
     batches: int = 0
     total: int | None = None
+    snapshot: HeldSnapshot | None = None
+
+    def release(self) -> None:
+        """Let go of what was kept over the attempts."""
+        if self.snapshot is not None:
+            self.snapshot.partition.close()
+            self.snapshot = None
 
     @contextmanager
     def cursor(self) -> Iterator[DuckDBPyConnection]:

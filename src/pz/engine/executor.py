@@ -63,6 +63,8 @@ class Executor:
             outcome = self._attempts(state, context, lambda: self._body(context))
         except BaseException as raised:  # noqa: BLE001 - every failure of a node is a result
             return self._failed(node, raised, begun, context, state)
+        finally:
+            context.release()
         return NodeResult(
             node.id,
             node.kind,

@@ -142,7 +142,9 @@ class _Journal:
         """Keep a warning or note and tell the bus."""
         self.problems.append(problem)
         text = f"{problem.message} ({problem.where})" if problem.where else problem.message
-        self.bus.publish(Notice(run_id=self.record.run_id, severity=problem.severity, message=text, code=problem.code))
+        run_id = self.record.run_id
+        hint = None if problem.severity is Severity.NOTE else problem.hint
+        self.bus.publish(Notice(run_id=run_id, severity=problem.severity, message=text, code=problem.code, hint=hint))
 
     def add(self, results: tuple[NodeResult, ...]) -> None:
         """Keep the results of a task, rewrite the view, tell the bus."""

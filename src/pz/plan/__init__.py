@@ -1,1 +1,1 @@
-"""Stub."""
+"""Graph and connectors become small frozen records: way, reason, guarantee, retry, budget."""

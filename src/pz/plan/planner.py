@@ -18,6 +18,7 @@ from pz.connectors.contract import (
     Connector,
     CopyingSink,
     CopyingSource,
+    LocatesOutputs,
     NamesCaptures,
     OnDelete,
     ReadShape,
@@ -88,6 +89,7 @@ class _Planner:
         self.problems = Problems()
         self.connections = Connections(self.project, self.registry, self.graph)
         self.planned: dict[str, PlannedNode] = {}
+        self.places: dict[tuple[str, str], SinkNode] = {}
         self.shapes: dict[str, ReadShape] = {}
         self.formats: dict[str, str] = {}
         self.captures: dict[str, tuple[SourceNode, str]] = {}
@@ -185,6 +187,8 @@ class _Planner:
             with os_refusals(), self.connections.sink(node.connection) as sink:
                 if isinstance(sink, ChecksOutputs):
                     sink.check_output(output_spec(node))
+                if isinstance(sink, LocatesOutputs):
+                    self._claim(node, connector, sink.place_of(output_spec(node)))
                 if Capability.NATIVE_COPY in connector.capabilities:
                     copy = sink.native_copy(output_spec(node))
                 if isinstance(sink, CopyingSink):
@@ -205,6 +209,24 @@ class _Planner:
             retry=self._retry(node.connection, node.write.retry),
             refusal=refusal,
         )
+
+    def _claim(self, node: SinkNode, connector: Connector, place: str | None) -> None:
+        """Two names for one output: the second write would undo the first, or run into it."""
+        if place is None:
+            return
+        first = self.places.setdefault((connector.name, place), node)
+        if first is not node:
+            message = (
+                f"output '{node.name}' is the same place as '{first.name}', which pipeline '{first.pipeline}' loads"
+            )
+            where = node.location
+            self.problems.error(
+                Code.PZ0206,
+                message,
+                file=where.file if where else None,
+                line=where.line if where else None,
+                hint="keep one of the two, or give one another name, `path` or connection",
+            )
 
     def _check_write(self, node: SinkNode, connector: Connector) -> None:
         can, write = connector.capabilities, node.write

@@ -1,1 +1,1 @@
-"""Stub."""
+"""Run directory, lock, run.json, run_results.json, history, retention."""

@@ -7,14 +7,15 @@ that dies leaves an attempt ``begun``, which means in doubt, and a count that is
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pz.durable import Step
 from pz.staging import meta
 from pz.staging.fingerprint import Fingerprint
 from pz.staging.meta import AcceptedRow, AttemptState, Delivery, Ledger, SinkAttempt
-from pz.staging.transaction import transaction
+from pz.staging.transaction import Transaction, transaction
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,11 +31,23 @@ _FROM = {
 
 
 class DeliveryLedger:
-    """The ledger of one output. Methods take the caller's cursor; one thread at a time writes an output."""
+    """The ledger of one output. Methods take the caller's cursor; one thread at a time writes an output.
 
-    def __init__(self, node_id: str, run_id: str) -> None:
+    ``committed`` is called when a record is committed, before anything outside may rely on it: a run passes
+    `StagingSession.flush_folder`.
+    """
+
+    def __init__(self, node_id: str, run_id: str, committed: Callable[[], None] | None = None) -> None:
         self.node_id = node_id
         self.run_id = run_id
+        self._committed = committed
+
+    @contextmanager
+    def _transaction(self, cursor: DuckDBPyConnection, name: Step) -> Iterator[Transaction]:
+        with transaction(cursor, name) as tx:
+            yield tx
+        if self._committed is not None:
+            self._committed()
 
     # ---- attempts
 
@@ -42,13 +55,13 @@ class DeliveryLedger:
         """Record an attempt before its session begins; return its ordinal within this run, from 1."""
         own = [attempt.ordinal for attempt in self._attempts(cursor) if attempt.run_id == self.run_id]
         ordinal = max(own, default=0) + 1
-        with transaction(cursor, Step.RECORD_ATTEMPT) as tx:
+        with self._transaction(cursor, Step.RECORD_ATTEMPT) as tx:
             meta.record(tx, SinkAttempt(self.node_id, self.run_id, ordinal, AttemptState.BEGUN, marker))
         return ordinal
 
     def mark_attempt(self, cursor: DuckDBPyConnection, ordinal: int, marker: str) -> None:
         """Record by what an attempt's commit can be recognised, before it commits."""
-        with transaction(cursor, Step.RECORD_ATTEMPT) as tx:
+        with self._transaction(cursor, Step.RECORD_ATTEMPT) as tx:
             meta.mark_attempt(tx, self.node_id, self.run_id, ordinal, marker)
 
     def marker(self, cursor: DuckDBPyConnection, run_id: str, ordinal: int) -> str | None:
@@ -62,7 +75,7 @@ class DeliveryLedger:
 
     def settle(self, cursor: DuckDBPyConnection, run_id: str, ordinal: int, state: AttemptState) -> None:
         """Record what became of an attempt of any run of the chain, once the destination has told."""
-        with transaction(cursor, Step.RECORD_ATTEMPT) as tx:
+        with self._transaction(cursor, Step.RECORD_ATTEMPT) as tx:
             meta.move_attempt(tx, self.node_id, run_id, ordinal, state, allowed=_FROM[state])
 
     def in_doubt(self, cursor: DuckDBPyConnection, *, but: int | None = None) -> tuple[tuple[str, int], ...]:
@@ -105,7 +118,7 @@ class DeliveryLedger:
 
     def restart_delivery(self, cursor: DuckDBPyConnection, fingerprint: Fingerprint) -> None:
         """Begin at 0 again, say because the session cannot resume."""
-        with transaction(cursor, Step.RECORD_DELIVERY) as tx:
+        with self._transaction(cursor, Step.RECORD_DELIVERY) as tx:
             for kind in (Delivery, AcceptedRow):
                 meta.erase(tx, kind, self.node_id)
             meta.record(tx, Delivery(self.node_id, 0, fingerprint.rows, fingerprint.hash))
@@ -116,7 +129,7 @@ class DeliveryLedger:
         ``rows`` ends before the first refused row; ``accepted`` are offsets behind it, to be skipped singly next time.
         Counts only rise: a smaller one raises EngineError, one beyond the relation a ConstraintException.
         """
-        with transaction(cursor, Step.RECORD_DELIVERY) as tx:
+        with self._transaction(cursor, Step.RECORD_DELIVERY) as tx:
             meta.advance_delivery(tx, self.node_id, rows)
             behind = sorted(offset for offset in accepted if offset >= rows)
             meta.record(tx, *(AcceptedRow(self.node_id, offset) for offset in behind))

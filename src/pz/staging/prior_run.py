@@ -193,6 +193,7 @@ def copy_deliveries(session: StagingSession, prior_dir: Path, node_ids: Sequence
                     meta.record(
                         tx, delivery, *(AcceptedRow(node_id, at) for at in sorted(prior.accepted_rows(node_id)))
                     )
+        session.flush_folder()
         return len(attempts)
 
     return _with_prior(session, prior_dir, "deliveries", copy)

@@ -142,6 +142,13 @@ class StagingSession:
         """Run a block in one transaction as the durable step ``name``: committed at its end, else rolled back."""
         return transaction(cursor, name)
 
+    def flush_folder(self) -> None:
+        """Make the name of DuckDB's log file survive power loss: DuckDB flushes its content, and makes it anew at will.
+
+        A commit on which something outside will rely (an attempt at an output) is not durable before this.
+        """
+        fsync_dir(self.run_dir)
+
     @contextmanager
     def interruptible(self, cursor: DuckDBPyConnection, cancel: CancelToken) -> Iterator[None]:
         """Interrupt what runs on ``cursor`` when ``cancel`` fires; the block then raises `Cancelled`."""

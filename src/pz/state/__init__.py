@@ -1,1 +1,1 @@
-"""Stub."""
+"""Watermarks and tokens, and the one walk that advances them behind committed outputs."""

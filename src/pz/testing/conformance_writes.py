@@ -27,6 +27,7 @@ from pz.connectors.contract import (
     WriteSession,
     WriteStrategy,
 )
+from pz.connectors.databases import make_database
 from pz.errors import ConnectorError
 from pz.testing.conformance import Case, Check, NotApplicable
 from pz.testing.gates import OpenGate
@@ -332,6 +333,8 @@ def run_copy(copy: NativeCopy, table: pa.Table) -> None:
 
     for directory in copy.directories:
         directory.mkdir(parents=True, exist_ok=True)
+    for database in copy.databases:
+        make_database(database)
     for leftover in copy.stale:
         leftover.unlink(missing_ok=True)  # durable: ok - a scratch target of the suite
     with duckdb.connect() as connection:

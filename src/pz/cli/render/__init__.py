@@ -1,1 +1,1 @@
-"""Stub."""
+"""Three views of one event stream: console lines, the live tree, NDJSON."""

@@ -136,7 +136,7 @@ def _notice(event: Notice) -> Problem:
     severity = Severity(event.severity) if event.severity in set(Severity) else Severity.NOTE
     if not known and severity is not Severity.NOTE:
         severity = Severity.NOTE
-    return Problem(code, event.message, hint="" if severity is Severity.NOTE else None, severity=severity)
+    return Problem(code, event.message, hint="" if severity is Severity.NOTE else event.hint, severity=severity)
 
 
 def _note(message: str) -> Problem:

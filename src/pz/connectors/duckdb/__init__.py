@@ -1,1 +1,1 @@
-"""Stub."""
+"""A DuckDB database file as source and as sink."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column, ConnectionSpec, ConnectorError, PermanentError
+from pz.connectors.databases import make_database
 from pz.connectors.duckdb.faults import explain
 from pz.connectors.localpath import local_path, not_a_directory, real_path
 from pz.errors import Code
@@ -89,6 +90,15 @@ class Place:
         """The one ATTACH statement of the connection."""
         mode = ", READ_ONLY" if self.read_only else ""
         return f"ATTACH IF NOT EXISTS {literal(str(self.path))} AS {quote(self.alias)} (TYPE duckdb{mode})"
+
+    def make(self) -> None:
+        """Make the file where it is missing. Raises what `explain` makes of DuckDB's errors."""
+        import duckdb
+
+        try:
+            make_database(self.path)
+        except duckdb.Error as error:
+            raise self.explain(error) or error from error
 
     def table(self, entity: str) -> Table:
         """A table of the file."""

@@ -25,7 +25,7 @@ from pz.connectors.contract import (
 )
 from pz.connectors.duckdb.place import OpenCursor, Place
 from pz.connectors.duckdb.statements import SLICES, Writing
-from pz.durable import Step, step
+from pz.durable import Step, fsync_dir, step
 from pz.errors import Code
 from pz.sqltext import qualified, quote
 
@@ -59,11 +59,18 @@ class DuckDbSink:
             statements=(*writing.mark(count), *writing.prepare(), *writing.write()),
             mechanism="write to attached duckdb file",
             setup=(self._place.attach,),
+            databases=(self._place.path,),
         )
+
+    def place_of(self, output: OutputSpec) -> str:
+        """The table in the file, which DuckDB finds whatever its case."""
+        table = self._place.table(output.entity)
+        return f"{self._place.path} {table.schema.lower()}.{table.name.lower()}"
 
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> DuckDbSession:
         """A session; nothing touches the target before it commits."""
         self._place.table(output.entity)
+        self._place.make()
         return DuckDbSession(self._place, self._place.open_cursor(self._shared), output, schema)
 
     def probe_output(self, output: OutputSpec) -> OutputProbe:
@@ -191,10 +198,11 @@ class DuckDbSession:
         try:
             with step(Step.SINK_COMMIT):
                 self._cursor.execute("COMMIT")
+                fsync_dir(self._place.path.parent)  # the name of the log file that holds the commit
         except duckdb.TransactionException as error:
             # A commit that fails in the transaction's own terms was rolled back: this is certain, not doubtful.
             raise self._place.explain(error) or error from error
-        except duckdb.Error as error:
+        except (duckdb.Error, OSError) as error:
             message = f"the commit to DuckDB file '{self._place.shown}' was not confirmed"
             raise OutcomeUnknown(message, code=Code.PZ0704) from error
 

@@ -1,1 +1,1 @@
-"""Stub."""
+"""Files: formats, globs, and the connector of local ones."""

@@ -29,8 +29,8 @@ from pz.connectors.files.formats import Compression, Format, Layout, WriteOption
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import DuckType, writing
-from pz.connectors.localpath import not_a_directory
-from pz.durable import Step, promote, remove, step
+from pz.connectors.localpath import not_a_directory, real_path
+from pz.durable import Step, make_dirs, promote, remove, step
 from pz.errors import Code
 from pz.sqltext import literal, quote
 
@@ -164,6 +164,13 @@ class FileSink:
             stale=target.leftovers(output),
         )
 
+    def place_of(self, output: OutputSpec) -> str | None:
+        """The file; every append has its own."""
+        if output.strategy is WriteStrategy.APPEND:
+            return None
+        target = FileTarget.of(self._root, output)
+        return str(real_path(target.directory) / target.final.name)
+
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> FileSession:
         """A session that collects batches and writes the file when it commits."""
         target = FileTarget.of(self._root, output)
@@ -229,7 +236,7 @@ class FileSession:
         target = self._target
         try:
             with step(Step.SINK_PREPARE):
-                target.directory.mkdir(parents=True, exist_ok=True)
+                make_dirs(target.directory)
             with step(Step.SINK_WRITE):
                 self._connection.execute(target.statement(_STAGED, self._columns))
             promote(target.aside, target.final, Step.PROMOTE_FILE)

@@ -26,7 +26,16 @@ from pz.connectors.postgres.prerequisites import capture_shape, publication_name
 from pz.connectors.postgres.reading import read_statement
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.shape import alterations
-from pz.connectors.postgres.slots import Exported, Slot, create_shared, drop, exported, find_slot, slot_name
+from pz.connectors.postgres.slots import (
+    Exported,
+    Slot,
+    can_adopt,
+    create_shared,
+    drop,
+    exported,
+    find_slot,
+    slot_name,
+)
 from pz.connectors.postgres.window import ChangeWindow, change_schema
 from pz.errors import Code, PermanentError
 from pz.sqltext import literal, quote
@@ -35,7 +44,7 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
-__all__ = ["Capture", "CapturePartition", "capturable", "refuse_options"]
+__all__ = ["Capture", "CapturePartition", "SnapshotPiece", "capturable", "refuse_options"]
 
 SNAPSHOT_LSN = "0" * 16 + "-" + "0" * 9
 LOST = "run `pz cdc drop` for the dataset, then run with --full-refresh"
@@ -101,13 +110,44 @@ class Capture:
         return self.relation.subject
 
 
+@dataclass(frozen=True)
+class SnapshotPiece:
+    """Some pages of a captured table, or all of it (None), as they were at a moment that is held."""
+
+    capture: Capture
+    moment: Exported
+    pages: str | None
+
+    def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """See `Partition`."""
+        relation = self.capture.relation
+        rows = read_statement(
+            self.capture.server,
+            relation.select(relation.columns, [] if self.pages is None else [self.pages]),
+            relation.columns,
+            options,
+            cancel,
+            subject=relation.subject,
+            snapshot=self.moment.snapshot,
+        )
+        schema = change_schema(relation)
+        for batch in rows:
+            yield _with_header(batch, schema)
+
+    def reader(self, options: BatchOptions) -> Reader:
+        """The same, for `merged`."""
+        return lambda stop: self.read(options, stop)
+
+
 @dataclass
 class CapturePartition:
-    """The one partition: snapshot or poll. ``token`` and ``keys`` are there once `read` has ended."""
+    """The one partition: snapshot or poll. ``token`` and ``keys`` are there once `read` has ended, or `pieces` returned."""
 
     capture: Capture
     _token: Token | None = field(default=None, init=False)
     _keys: tuple[str, ...] | None = field(default=None, init=False)
+    _held: ExitStack | None = field(default=None, init=False)
+    _moment: Exported | None = field(default=None, init=False)
 
     def key_columns(self) -> tuple[str, ...] | None:
         """See `ChangeCapturePartition`."""
@@ -137,9 +177,24 @@ class CapturePartition:
     # --- the first read
 
     def _snapshot(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """All pieces as one stream."""
+        try:
+            readers = [piece.reader(options) for piece in self.pieces(cancel)]
+            yield from merged(readers, PAGE_READERS, cancel)
+        finally:
+            self.close()
+
+    def pieces(self, cancel: CancelToken) -> Sequence[SnapshotPiece]:
+        """See `PiecewiseSnapshot`: a large table by ranges of pages, else all of it."""
+        with translated(self.capture.subject), ExitStack() as closing:
+            moment = self._take(closing, cancel)
+            self._held, self._moment = closing.pop_all(), moment
+        pages = page_ranges(self._table)
+        return [SnapshotPiece(self.capture, moment, part) for part in pages or (None,)]
+
+    def _take(self, closing: ExitStack, cancel: CancelToken) -> Exported:
         capture = self.capture
-        with ExitStack() as closing:
-            control = closing.enter_context(capture.server.control(patient=True))
+        with capture.server.control(patient=True) as control:
             found = self._prepare(control)
             if capture.shared:
                 if found is None:
@@ -151,9 +206,18 @@ class CapturePartition:
                     drop(control, found.name)
                 moment = closing.enter_context(exported(capture.server, capture.slot, cancel))
             shape = self._shape(control)
-            for batch in self._rows(moment, options, cancel):
-                yield _with_header(batch, change_schema(capture.relation))
-            self._keys, self._token = shape.keys, Token(moment.lsn, shape)
+        self._keys, self._token = shape.keys, Token(moment.lsn, shape)
+        return moment
+
+    def is_alive(self) -> bool:
+        """See `PiecewiseSnapshot`: whether a new transaction could adopt it."""
+        return self._moment is not None and can_adopt(self.capture.server, self._moment.snapshot)
+
+    def close(self) -> None:
+        """See `PiecewiseSnapshot`."""
+        if self._held is not None:
+            self._held.close()
+        self._held = self._moment = None
 
     def _prepare(self, control: psycopg.Connection[Any]) -> Slot | None:
         """The slot that is there. Raises PermanentError for one of something else, and for a shared one that is lost."""
@@ -175,26 +239,6 @@ class CapturePartition:
         shape = capture_shape(control, self.capture.dataset, self._table)
         control.rollback()
         return shape
-
-    def _rows(self, moment: Exported, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """The table under the snapshot; a large one by ranges of pages on several connections."""
-        pages = page_ranges(self._table)
-        readers = [self._reader([condition], moment, options) for condition in pages]
-        if len(readers) < 2:
-            return self._reader([], moment, options)(cancel)
-        return merged(readers, PAGE_READERS, cancel)
-
-    def _reader(self, conditions: Sequence[str], moment: Exported, options: BatchOptions) -> Reader:
-        relation = self.capture.relation
-        return lambda stop: read_statement(
-            self.capture.server,
-            relation.select(relation.columns, conditions),
-            relation.columns,
-            options,
-            stop,
-            subject=relation.subject,
-            snapshot=moment.snapshot,
-        )
 
     # --- every later read
 

@@ -6,6 +6,7 @@ a moment beyond what 64 bits can hold is an error, never another moment. An arra
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,9 @@ def read_statement(
         closing.callback(connection.close)
         cursor = connection.cursor()
         closing.callback(cursor.close)
-        closing.callback(cancel.on_cancel(cursor.adbc_cancel))
+        interrupter = _Interrupter(cursor)
+        closing.callback(interrupter.end)
+        closing.callback(cancel.on_cancel(interrupter))
         cursor.executescript("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot is not None:
             _adopt(cursor, snapshot, subject)
@@ -65,6 +68,25 @@ def read_statement(
         except Exception:
             cancel.raise_if_set()  # a cancelled statement fails in the driver's words
             raise
+
+
+class _Interrupter:
+    """Cancels a cursor's statement, unless the cursor is about to be closed: the driver must not be asked then."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+        self._lock = threading.Lock()
+        self._over = False
+
+    def __call__(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._cursor.adbc_cancel()
+
+    def end(self) -> None:
+        """Not any more."""
+        with self._lock:
+            self._over = True
 
 
 def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:

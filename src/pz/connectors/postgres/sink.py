@@ -84,6 +84,11 @@ class PostgresSink:
         """See `CopyingSink`. A target that may be altered first is locked then, for a source that reads it, too."""
         return FORMAT if output.schema_policy is SchemaPolicy.FAIL_ON_CHANGE else None
 
+    def place_of(self, output: OutputSpec) -> str:
+        """See `LocatesOutputs`; a host that goes by several names is taken for several."""
+        server = self._server
+        return f"{server.host}:{server.port}/{server.database} {Name.of(output.entity)}"
+
     def probe_output(self, output: OutputSpec) -> OutputProbe:
         """See `ProbingSink`: existence, kind, keys, privileges, and what the replace method needs."""
         name = Name.of(output.entity)

@@ -12,13 +12,24 @@ from pz.connectors.contract import CancelToken, DatasetSpec
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.position import lsn_number, lsn_text
 from pz.durable import Step, step
-from pz.errors import Code, PermanentError
-from pz.sqltext import quote
+from pz.errors import Code, ConnectorError, PermanentError
+from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Exported", "Slot", "advance", "create_shared", "drop", "exported", "find_slot", "fold", "slot_name"]
+__all__ = [
+    "Exported",
+    "Slot",
+    "advance",
+    "can_adopt",
+    "create_shared",
+    "drop",
+    "exported",
+    "find_slot",
+    "fold",
+    "slot_name",
+]
 
 PLUGIN = "pgoutput"
 MAX_NAME = 63
@@ -134,3 +145,17 @@ def exported(server: Server, name: str, cancel: CancelToken, *, temporary: bool 
             forget()
         assert row is not None
         yield Exported(lsn_number(row[1]), str(row[2]))
+
+
+def can_adopt(server: Server, snapshot: str) -> bool:
+    """Whether an exported snapshot is still there: its own connection must not be asked anything."""
+    import psycopg
+
+    try:
+        with server.control() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute(f"SET TRANSACTION SNAPSHOT {literal(snapshot)}")
+            connection.rollback()
+    except (psycopg.Error, ConnectorError):
+        return False
+    return True

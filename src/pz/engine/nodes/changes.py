@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import BatchOptions, ChangeCapturePartition, SnapshotPartition, Source
+from pz.connectors.contract import BatchOptions, ChangeCapturePartition, PiecewiseSnapshot, SnapshotPartition, Source
 from pz.durable import Step, step
+from pz.engine.nodes import snapshot_pieces
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
@@ -23,9 +24,11 @@ from pz.staging.completion import complete_node
 from pz.staging.meta import NodeDone
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
     from pz.engine.context import NodeContext
+    from pz.staging.transaction import Transaction
 
 __all__ = ["CHANGES", "DELETES", "HEADER", "UNCHANGED", "load"]
 
@@ -55,30 +58,57 @@ WHERE {same} AND l._pz_op <> 'delete' AND list_contains(l._pz_unchanged, {name})
 
 def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcome, NodeDone]:
     """Land and collapse one window of changes; ledger row and token commit with the collapsed rows."""
-    node = landing.node
     partition = _only_partition(landing, source)
     schema = source.schema(landing.dataset)
     partial = _require_header(landing, schema.names)
+    if isinstance(partition, PiecewiseSnapshot) and partition.is_snapshot():
+        return _load_snapshot(context, landing, partition, schema, partial=partial)
     options = BatchOptions(target_bytes=context.run.project.engine.batch_bytes)
     with (
         BatchStream((partition,), options, context.cancel, 1) as stream,
         context.cursor() as cursor,
         context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx,
     ):
-        changes = f"staging.{quote(node.relation + CHANGES)}"
-        cursor.register(BATCHES, reader(context, stream, schema, node.key))
-        tx.execute(f"CREATE OR REPLACE TABLE {changes} AS SELECT * FROM {BATCHES}")
+        cursor.register(BATCHES, reader(context, stream, schema, landing.node.key))
+        tx.execute(f"CREATE OR REPLACE TABLE {_changes(landing)} AS SELECT * FROM {BATCHES}")
         cursor.unregister(BATCHES)
-        counts = _operation_counts(cursor, changes)
-        keys = partition.key_columns()
-        _collapse(cursor, landing, changes, keys, total=sum(counts.values()), partial=partial)
-        token = partition.try_get_sync_state()
-        snapshot = isinstance(partition, SnapshotPartition) and partition.is_snapshot()
-        details = {"keys": list(keys or ()), "operations": counts, "snapshot": snapshot}
-        tables = (node.relation, *(node.relation + suffix for suffix in _suffixes(partial)))
-        done = complete_node(tx, node.id, tables, landing.facts(cursor, token=token, details=details))
+        cdc, done = _conclude(cursor, tx, landing, partition, partial=partial)
+    return landing.outcome(done, cdc=cdc, timings=stream.timings), done
+
+
+def _load_snapshot(
+    context: NodeContext, landing: Landing, partition: PiecewiseSnapshot, schema: pa.Schema, *, partial: bool
+) -> tuple[Outcome, NodeDone]:
+    """Land a snapshot piece by piece; an attempt that follows another goes on with its pieces while they live."""
+    held = snapshot_pieces.hold(context, landing, partition, _changes(landing), schema)
+    kept = len(held.landed)
+    snapshot_pieces.land(context, landing, held, _changes(landing), schema)
+    with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.COMPLETE_LOAD) as tx:
+        cdc, done = _conclude(cursor, tx, landing, held.partition, partial=partial)
+    total = len(held.pieces)
+    counts = {"total": total, "completed": total - kept, "reused": 0, "resumed": kept}
+    return landing.outcome(done, cdc=cdc, **({"partitions": counts} if total > 1 else {})), done
+
+
+def _changes(landing: Landing) -> str:
+    return f"staging.{quote(landing.node.relation + CHANGES)}"
+
+
+def _conclude(
+    cursor: DuckDBPyConnection, tx: Transaction, landing: Landing, partition: ChangeCapturePartition, *, partial: bool
+) -> tuple[dict[str, Any], NodeDone]:
+    """Collapse what has landed and record it: counts and position for the result, and the ledger's row."""
+    node, changes = landing.node, _changes(landing)
+    counts = _operation_counts(cursor, changes)
+    keys = partition.key_columns()
+    _collapse(cursor, landing, changes, keys, total=sum(counts.values()), partial=partial)
+    token = partition.try_get_sync_state()
+    snapshot = isinstance(partition, SnapshotPartition) and partition.is_snapshot()
+    details = {"keys": list(keys or ()), "operations": counts, "snapshot": snapshot}
+    tables = (node.relation, *(node.relation + suffix for suffix in _suffixes(partial)))
+    done = complete_node(tx, node.id, tables, landing.facts(cursor, token=token, details=details))
     position = partition.position() if isinstance(partition, SnapshotPartition) else token
-    return landing.outcome(done, cdc={**counts, "position": position}, timings=stream.timings), done
+    return {**counts, "position": position}, done
 
 
 def _suffixes(partial: bool) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import NativeCopy, OutputSpec, Sink
-from pz.durable import Step, promote, step
+from pz.connectors.databases import make_database
+from pz.durable import Step, fsync_dir, make_dirs, promote, step
 from pz.engine.nodes.explain import explained
 from pz.errors import PermanentError
 from pz.staging.results import first_row
@@ -38,11 +39,13 @@ def run_copy(
     if copy is None:
         raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
     with explained(sink):
+        for database in copy.databases:
+            make_database(database)
         context.run.staging.run_setup(copy.setup)
     for leftover in copy.stale:
         leftover.unlink(missing_ok=True)  # durable: ok - a dead attempt's temporary file, under this output's lock
     for directory in copy.directories:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_dirs(directory)
     try:
         with explained(sink):
             written = _in_one_transaction(context, cursor, copy, relation, observe)
@@ -52,6 +55,8 @@ def run_copy(
         raise
     for aside, final in copy.moves:
         promote(aside, final)
+    for database in copy.databases:
+        fsync_dir(database.parent)
     return written
 
 

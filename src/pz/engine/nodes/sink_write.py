@@ -95,7 +95,7 @@ def deliver(context: NodeContext, node: SinkNode) -> Outcome:
             origin=context.run.record.origin,
             node=node.id,
         )
-        ledger = DeliveryLedger(node.id, context.run.run_id)
+        ledger = DeliveryLedger(node.id, context.run.run_id, context.run.staging.flush_folder)
         if context.planned.way is Way.NATIVE_COPY:
             ordinal = ledger.begin_attempt(books)
             rows = run_copy(context, cursor, sink, output, relation)
