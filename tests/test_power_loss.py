@@ -28,7 +28,7 @@ from test_local_sweep import LocalSweep
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not AVAILABLE, reason="the tracer knows Linux on x86_64 only")]
 
 COMMAND = (sys.executable, "-m", "pz.testing.child", *RUN)
-IMAGES = int(os.environ.get("PZ_POWER_IMAGES", "400"))
+IMAGES = int(os.environ.get("PZ_POWER_IMAGES", "60"))
 REFERENCE = tuple(
     scenario
     for scenario in SCENARIOS
