@@ -354,11 +354,11 @@ def _insert_many(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -
     """Thousands of records as an Arrow table: spelling and parsing them as literals takes many times as long."""
     import pyarrow as pa
 
-    rows = [_values(entry) for entry in entries]
+    columns = [pa.array([getattr(entry, name) for entry in entries]) for name in kind.types]
     listed = ", ".join(f'"{name}"' for name in kind.types)
     cast = ", ".join(f'"{name}"::{declared}' for name, declared in kind.types.items())
     numbered = (", seq", f", {_NEXT}") if kind.numbered else ("", "")
-    tx.cursor.register(_RECORDS, pa.table([pa.array(column) for column in zip(*rows, strict=True)], list(kind.types)))
+    tx.cursor.register(_RECORDS, pa.table(columns, list(kind.types)))
     try:
         tx.execute(
             f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "
@@ -484,6 +484,12 @@ class Ledger:
     def partitions_done(self, node_id: str) -> tuple[PartitionDone, ...]:
         """The finished partitions of a load, in order of completion."""
         return tuple(PartitionDone(*row) for row in self._rows(PartitionDone, node_id, order="seq"))
+
+    def finished(self, node_id: str) -> frozenset[str]:
+        """The ids of the finished partitions: many times as quick as `partitions_done` where there are thousands."""
+        table = qualified(self._catalog, "pz_meta", "partitions_done")
+        found = self._cursor.sql(filled(f"SELECT partition_id FROM {table} WHERE node_id = ?", [node_id]))
+        return frozenset(found.to_arrow_table().column(0).to_pylist())
 
     def accounted(self, node_id: str) -> tuple[int, int]:
         """How many partitions of a load are finished, and their rows."""

@@ -154,8 +154,7 @@ class PartitionLedger:
             self.reset(cursor, keep_plan=True)
         claimed = {part_table(self.node_id, point.partition_id) for point in ledger.checkpoints(self.node_id)}
         self._drop(cursor, [name for name in self._leftovers(cursor) if name not in claimed])
-        done = ledger.partitions_done(self.node_id)
-        return Start(frozenset(entry.partition_id for entry in done), sum(entry.row_count for entry in done))
+        return Start(ledger.finished(self.node_id), ledger.accounted(self.node_id)[1])
 
     def reset(self, cursor: DuckDBPyConnection, *, keep_plan: bool = False) -> None:
         """Forget everything of this load in one transaction: tables, done rows, checkpoints (and the pinned plan)."""
@@ -402,8 +401,7 @@ class PlanPinning:
         in the main table; else raises `PlanChanged`.
         """
         stale = self._pinned - self._seen
-        done = {entry.partition_id for entry in Ledger(self._cursor).partitions_done(self._node_id)}
-        if stale & done:
+        if stale and stale & Ledger(self._cursor).finished(self._node_id):
             raise PlanChanged("the source enumerates other partitions than in the attempt before")
         with transaction(self._cursor, Step.CLOSE_PLAN) as tx:
             if stale:

@@ -162,14 +162,15 @@ def reuse_partitions(
     wanted = frozenset(planned)
 
     def copy(cursor: DuckDBPyConnection, alias: str) -> ReusedPartitions:
-        done, points = _partial(cursor, alias, ledger, wanted, window)
+        (done, rows), points = _partial(cursor, alias, ledger, wanted, window)
         points = points if checkpoints else ()
         if not done and not points:
             raise _Unusable(None)
         with transaction(cursor, Step.REUSE_PARTITIONS) as tx:
-            _copy_partitions(tx, alias, ledger, done, points)
-        rows = sum(entry.row_count for entry in done) + sum(point.row_count for point in points)
-        return ReusedPartitions(len(done), len(points), rows)
+            if done:
+                _copy_done(tx, alias, ledger, rows)
+            _copy_points(tx, alias, ledger, points)
+        return ReusedPartitions(done, len(points), rows + sum(point.row_count for point in points))
 
     return _with_prior(session, prior_dir, ledger.node_id, copy)
 
@@ -268,9 +269,10 @@ def _finished(cursor: DuckDBPyConnection, alias: str, node_id: str, asked: Asked
 
 def _partial(
     cursor: DuckDBPyConnection, alias: str, ledger: PartitionLedger, planned: frozenset[str], window: NodeWindow | None
-) -> tuple[tuple[PartitionDone, ...], tuple[Checkpoint, ...]]:
+) -> tuple[tuple[int, int], tuple[Checkpoint, ...]]:
+    """The count of finished partitions with their rows, and the checkpoints that can be continued."""
     prior = Ledger(cursor, alias)
-    done = prior.partitions_done(ledger.node_id)
+    done, rows = prior.accounted(ledger.node_id)
     points = prior.checkpoints(ledger.node_id)
     if not done and not points:
         raise _Unusable(None)
@@ -279,16 +281,16 @@ def _partial(
     if prior.node_read(ledger.node_id) != ledger.read:
         raise _Unusable("the earlier run read the dataset in another way")
     held = count_rows(cursor, _in(alias, ledger.table)) if table_exists(cursor, ledger.table, alias) else 0
-    if held != sum(entry.row_count for entry in done):
+    if held != rows:
         raise _Unusable("the earlier run's rows and its ledger disagree")
-    if not {entry.partition_id for entry in done} <= planned:
+    if not prior.finished(ledger.node_id) <= planned:
         raise _Unusable("the source has other partitions now")
     whole = tuple(
         point
         for point in points
         if point.partition_id in planned and _prefix_is_whole(cursor, alias, ledger.node_id, point)
     )
-    return done, whole
+    return (done, rows), whole
 
 
 def _same_slice(prior: NodeWindow | None, now: NodeWindow | None) -> bool:
@@ -305,14 +307,14 @@ def _prefix_is_whole(cursor: DuckDBPyConnection, alias: str, node_id: str, point
     return count_rows(cursor, prefix(_in(alias, part), point.row_count)) == point.row_count
 
 
-def _copy_partitions(
-    tx: Transaction, alias: str, ledger: PartitionLedger, done: Sequence[PartitionDone], points: Sequence[Checkpoint]
-) -> None:
-    if done:
-        ledger.forget_columns()
-        if table_exists(tx.cursor, ledger.table, alias):
-            _copy_table(tx, alias, ledger.table, sum(entry.row_count for entry in done))
-        meta.copy_records(tx, PartitionDone, alias, ledger.node_id)
+def _copy_done(tx: Transaction, alias: str, ledger: PartitionLedger, rows: int) -> None:
+    ledger.forget_columns()
+    if table_exists(tx.cursor, ledger.table, alias):
+        _copy_table(tx, alias, ledger.table, rows)
+    meta.copy_records(tx, PartitionDone, alias, ledger.node_id)
+
+
+def _copy_points(tx: Transaction, alias: str, ledger: PartitionLedger, points: Sequence[Checkpoint]) -> None:
     for point in points:
         if point.row_count:
             _copy_table(tx, alias, part_table(ledger.node_id, point.partition_id), point.row_count, first=True)

@@ -70,7 +70,7 @@ def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcom
             raise
         if context.run.prior is not None and context.ordinal == 1:
             context.run.prior.reuse_partitions(context, node, ledger, [p.partition_id for p in parts], window)
-        done_before = {entry.partition_id for entry in Ledger(cursor).partitions_done(node.id)}
+        done_before = Ledger(cursor).finished(node.id)
         todo = [part for part in parts if part.partition_id not in done_before]
         work = _Work(context, landing, ledger, source)
         work.run(todo)
