@@ -29,7 +29,7 @@ its end; the fastest of {repeats} counts, and the moves take turns. *Start-up* i
 than plain DuckDB does; the *ratio* is (seconds - start-up) / seconds of plain DuckDB. The projects set
 `memory_limit: {limit}`; plain DuckDB may take what it wants.
 
-Start-up: {startup:.2f} s.
+Start-up: {startup:.2f} s. [PostgreSQL](benchmarks-postgres.md) and [HTTP](benchmarks-http.md) have pages of their own.
 
 | rows | move | seconds | ratio | at most | peak memory | budget in the plan |
 |---|---|---|---|---|---|---|

@@ -11,13 +11,14 @@ one is taken with a slot of its own that goes with the connection; it lies behin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec
 from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import lost_slot, translated
 from pz.connectors.postgres.parallel import Reader, merged
 from pz.connectors.postgres.partitions import PAGE_READERS, page_ranges
@@ -276,12 +277,11 @@ class CapturePartition:
             publication=literal(quote(publication_name(capture.dataset))),
         )
         try:
-            with control.cursor() as cursor, cursor.copy(statement) as copy:
-                for message in _messages(copy.read):
-                    window.take(message)
-                    if window.is_full(options):
-                        cancel.raise_if_set()
-                        yield window.batch()
+            for message in _column(messages(control, statement)):
+                window.take(message)
+                if window.is_full(options):
+                    cancel.raise_if_set()
+                    yield window.batch()
         except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
             cancel.raise_if_set()
             raise
@@ -289,17 +289,13 @@ class CapturePartition:
             yield window.batch()
 
 
-def _messages(read: Callable[[], Any]) -> Iterator[bytes]:
+def _column(rows: Iterator[memoryview]) -> Iterator[bytes]:
     """The one column of a binary COPY, row by row. The first row comes with the header, the last one is a mark."""
-    first = True
-    while True:
-        row = read()
-        if not row:
-            return
-        if first:
-            row, first = row[19:], False
-        if len(row) >= 6:
-            yield bytes(row[6:])
+    header = 19
+    for row in rows:
+        if len(row) >= header + 6:
+            yield bytes(row[header + 6 :])
+        header = 0
 
 
 def _end_of_log(connection: psycopg.Connection[Any]) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pz.connectors.contract import CancelToken, CopyBlock, NotCopied
 from pz.connectors.postgres.catalog import Attribute, PgType
 from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.types import READ_AS, ReadColumn, numeric_shape, read_columns
@@ -144,34 +145,13 @@ def stream(server: Server, passage: Passage, cancel: CancelToken, *, subject: st
 
 
 def _blocks(connection: psycopg.Connection[Any], statement: str, cancel: CancelToken) -> Iterator[CopyBlock]:
-    """libpq's messages, of a row each, put together. psycopg's own reader, at twice the cost, is left the waiting."""
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        take = connection.pgconn.get_copy_data
-        data, rows = bytearray(), 0
-        while True:
-            size, message = take(1)
-            if size == 0:
-                message = memoryview(copy.read())
-                size = len(message) or -1
-            elif size < 0:
-                _finish(connection)
-            if size < 0:
-                break
-            data += message
-            rows += 1
-            if len(data) >= BLOCK_BYTES:
-                cancel.raise_if_set()
-                yield CopyBlock(data, rows)
-                data, rows = bytearray(), 0
+    data, rows = bytearray(), 0
+    for message in messages(connection, statement):
+        data += message
+        rows += 1
+        if len(data) >= BLOCK_BYTES:
+            cancel.raise_if_set()
+            yield CopyBlock(data, rows)
+            data, rows = bytearray(), 0
     connection.rollback()  # what it read from is let go before anybody waits for a lock on it
     yield CopyBlock(data, rows - 1)  # the last message holds no row, only the end
-
-
-def _finish(connection: psycopg.Connection[Any]) -> None:
-    """Take the results behind the last message; the server may yet have failed."""
-    from psycopg.errors import error_from_result
-    from psycopg.pq import ExecStatus
-
-    while (result := connection.pgconn.get_result()) is not None:
-        if result.status != ExecStatus.COMMAND_OK:
-            raise error_from_result(result)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeWindow", "change_schema"]
 
+MOST_ROWS = 8192
+"""Rows of a batch at most: Python goes through all of its objects every now and then, and each row is one until then."""
+
 SINCE_2000 = 946_684_800_000_000
 FULL = "set REPLICA IDENTITY FULL on the table, then run once with --full-refresh"
 EMPTY = "empty the destination, then run with --full-refresh"
@@ -78,7 +81,7 @@ class ChangeWindow:
 
     def is_full(self, options: BatchOptions) -> bool:
         """Whether a batch should be taken."""
-        return len(self._rows) >= options.max_rows or self._bytes >= options.target_bytes
+        return len(self._rows) >= min(options.max_rows, MOST_ROWS) or self._bytes >= options.target_bytes
 
     def batch(self) -> pa.RecordBatch:
         """The rows so far, which are then forgotten."""
