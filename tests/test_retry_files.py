@@ -177,3 +177,24 @@ def test_a_killed_run_is_taken_over(tmp_path: Path, failpoint: str) -> None:
     assert rows(tmp_path / "out/good/good.parquet") == [(1,), (2,)]
     assert run(demo).exit_code == 0
     assert set(statuses(result).values()) <= {"success"}
+
+
+def test_what_failed_and_is_no_longer_in_the_project_is_named(tmp_path: Path) -> None:
+    write = "INSERT INTO {{{{ sink('lake', '{0}', strategy: 'replace') }}}}\nSELECT {1} AS one"
+    files = {f"pipelines/{name}.sql": write.format(name, "error('x')") for name in ("kept", "gone")}
+    demo = project(tmp_path, files)
+    assert run(demo).exit_code == 1
+    (tmp_path / "pipelines/gone.sql").unlink()
+    (tmp_path / "pipelines/kept.sql").write_text(write.format("kept", "1"))
+    notes: list[str] = []
+    again = demo.retry(on_event=lambda event: notes.append(str(event.to_wire().get("message"))))
+    assert again.exit_code == 0
+    assert "no longer in the project, so not run again: gone, lake.gone" in notes
+
+    (tmp_path / "pipelines/kept.sql").write_text(write.format("kept", "error('x')"))
+    assert run(demo).exit_code == 1
+    (tmp_path / "pipelines/kept.sql").write_text("SELECT 1 AS one")
+    (tmp_path / "pipelines/kept.sql").rename(tmp_path / "pipelines/other.sql")
+    nothing = demo.retry()
+    assert nothing.nothing_to_do
+    assert nothing.notes == ("nothing to retry: what is left is no longer in the project: kept, lake.kept",)

@@ -111,6 +111,9 @@ def _continue(
     prepared = prepare(root, environ, request, choose=choose)
     if not chosen:
         return _heal_only(prepared, prior, bus)
+    if gone := _gone(prepared.graph, prior):
+        message = f"no longer in the project, so not run again: {', '.join(gone)}"
+        bus.publish(Notice(run_id=record.run_id, severity="note", message=message))
     for name in changed:
         bus.publish(Notice(run_id=record.run_id, severity="note", message=f"'{name}' changed since; it runs again"))
     return execute(prepared, request, bus, cancel, prior)
@@ -130,6 +133,13 @@ def _todo(graph: Graph, prior: PriorRun) -> tuple[set[str], list[str]]:
         if (kind, name) in done_names and isinstance(node, SinkNode):
             changed.append(node.name)
     return todo, changed
+
+
+def _gone(graph: Graph, prior: PriorRun) -> list[str]:
+    """What is not done and has no node of its name any more."""
+    there = {(str(node.kind), node.name) for node in graph.nodes}
+    done = {(str(node.kind), node.name) for node in prior.succeeded.values()}
+    return [name for kind, name, _ in prior.recorded_nodes() if (str(kind), name) not in there | done]
 
 
 def _same_place(prepared: Prepared, prior: PriorRun) -> frozenset[str]:
@@ -158,7 +168,12 @@ def _heal_only(prepared: Prepared, prior: PriorRun, bus: EventBus) -> RunResult:
         problems = heal(everything, "", prior.held)
     if problems:
         raise StateError(problems)
-    return _nothing(prior.entries[0], bus, "nothing to retry: everything that the last run was to do is done")
+    gone = _gone(prepared.graph, prior)
+    why = f"what is left is no longer in the project: {', '.join(gone)}" if gone else _DONE
+    return _nothing(prior.entries[0], bus, f"nothing to retry: {why}")
+
+
+_DONE = "everything that the last run was to do is done"
 
 
 def _nothing(entry: RunEntry, bus: EventBus, message: str) -> RunResult:
