@@ -315,3 +315,29 @@ def test_a_run_warns_in_the_words_of_validate(tmp_path: Path) -> None:
     assert invoke("run", "--all", project=demo).out.splitlines()[:2] == warned
     _, events = events_of(demo)
     assert [event["hint"] for event in events if event["event"] == "notice"] == [warned[1].removeprefix("hint: ")]
+
+
+@pytest.mark.parametrize("sink", ["'lake', 'o', strategy: 'replace'", "'db', 'o', strategy: 'replace'"])
+def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tmp_path: Path) -> None:
+    source = "{{ source('files', 'people', columns: {id: 'int', name: 'varchar'}) }}"
+    files = {
+        "connections.yml": CONNECTIONS + "db:\n  connector: duckdb\n  path: db.duckdb\n",
+        "data/people.csv": "id,name\n1,a\nx,b\n",
+        "pipelines/p.sql": f"INSERT INTO {{{{ sink({sink}) }}}}\nSELECT * FROM {source}",
+    }
+    demo = project(tmp_path, files)
+    assert set(errors(run(demo)).values()) == {
+        (
+            "PZ0722 file 'people.csv', line 3, column 'id': a value does not fit the column's type\n"
+            "hint: declare the column in `columns` with a type that fits every row, or correct the file"
+        )
+    }
+    (tmp_path / "data/people.csv").write_text("id,name\n1,a,3\n")
+    assert {text.split("\n")[0] for text in errors(run(demo)).values()} == {
+        "PZ0722 file 'people.csv', line 2: 3 values where the header has 2"
+    }
+    (tmp_path / "data/people.csv").write_text("id,name\n1,a\n")
+    sql = tmp_path / "pipelines/p.sql"
+    sql.write_text(sql.read_text().replace("SELECT *", "SELECT name::int AS n"))
+    (message,) = set(errors(run(demo)).values())
+    assert message.startswith("PZ0501 Conversion Error: Could not convert string '***' to INT32")

@@ -699,7 +699,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0706: CodeInfo(
         "state",
         "A state file is damaged, or was written by a newer version.",
-        "Restore the file from a backup, or clear the entry with `pz state clear`.",
+        "Restore the file from a backup; removing it makes every dataset in it start over.",
     ),
     Code.PZ0707: CodeInfo(
         "retry", "The record or the results of a run are damaged and could not be rebuilt.", "Start a new run."

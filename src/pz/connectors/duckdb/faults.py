@@ -10,7 +10,6 @@ from pz.errors import Code
 __all__ = ["explain"]
 
 _OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
-_COLUMN = re.compile(r"when casting from source column (.+?)(?:\s|$)")
 _SCHEMA = re.compile(r"Schema with name (.+?) does not exist")
 _MADE_BY = re.compile(r"was created with (an? )?(.+?)\.\s")
 _TABLE = re.compile(r"Table with name (.+?) does not exist")
@@ -73,10 +72,6 @@ def _about_content(text: str, path: str) -> ConnectorError | None:
         return PermanentError(f"DuckDB file '{path}' is open for reading only", code=Code.PZ0531)
     if text.startswith("Constraint Error"):
         return PermanentError("a row breaks a constraint of the target table", code=Code.PZ0780)
-    if text.startswith("Conversion Error"):
-        column = _COLUMN.search(text)
-        named = f" of column '{column[1]}'" if column else ""
-        return PermanentError(f"a value{named} does not fit the target column's type", code=Code.PZ0780)
     if "No space left" in text:
         return PermanentError(f"the disk is full where DuckDB file '{path}' lies", code=Code.PZ0532)
     if text.startswith("TransactionContext Error"):

@@ -121,13 +121,27 @@ def infer(
     sql = (
         f"SELECT Columns, DateFormat, TimestampFormat FROM sniff_csv({literal(str(file.path))}, {', '.join(arguments)})"
     )
-    row = connection.execute(sql).fetchone()
+    import duckdb
+
+    try:
+        row = connection.execute(sql).fetchone()
+    except duckdb.InvalidInputException:
+        _find_row(connection, file, header, options)
+        raise
     assert row is not None
     found, dates, timestamps = row
     if len(found) != len(header):
         raise _bad(file, "has rows that do not fit its header")
     columns = tuple(Column(name, str(entry["type"])) for name, entry in zip(header, found, strict=True))
     return columns, Dialect(dates or None, timestamps or None)
+
+
+def _find_row(
+    connection: duckdb.DuckDBPyConnection, file: FileStamp, header: Sequence[str], options: ReadOptions
+) -> None:
+    """Let the reader fail at the row that the sniffer could make nothing of: its error has a line, the sniffer's has not."""
+    text = reader_sql([file], [(name, "VARCHAR") for name in header], options, Dialect(), "")
+    connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM {text}").fetchall()
 
 
 def reader_sql(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pz.connectors.contract import ConnectorError, PermanentError
 from pz.errors import Code
 
-__all__ = ["explain", "explain_or_none"]
+__all__ = ["explain", "explain_or_none", "own_fault"]
 
 _OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
@@ -52,8 +52,8 @@ def explain(error: Exception, names: Mapping[str, str], *, inferring: bool = Fal
 def explain_or_none(error: Exception, names: Mapping[str, str]) -> ConnectorError | None:
     """As `explain`; None for an error that is not about files."""
     text = str(error)
-    if ours := _OURS.search(text):
-        return PermanentError(ours[2].strip(), code=Code(ours[1]), hint=_hint_of(ours[2]))
+    if ours := own_fault(error):
+        return ours
     if _NO_FILE.search(text):
         return PermanentError("no file matches the path of the dataset", code=Code.PZ0720)
     if line := _CSV_LINE.search(text):
@@ -71,6 +71,12 @@ def explain_or_none(error: Exception, names: Mapping[str, str]) -> ConnectorErro
         if words in text:
             return PermanentError(f"{_file(text, names)} {what}", code=Code.PZ0722, hint=hint)
     return None
+
+
+def own_fault(error: Exception) -> ConnectorError | None:
+    """What a statement of this package raised by itself; None for an error of DuckDB's own."""
+    found = _OURS.search(str(error))
+    return None if found is None else PermanentError(found[2].strip(), code=Code(found[1]), hint=_hint_of(found[2]))
 
 
 def _hint_of(message: str) -> str | None:

@@ -24,7 +24,7 @@ from pz.connectors.contract import (
     WriteResult,
     WriteStrategy,
 )
-from pz.connectors.files.faults import explain_or_none
+from pz.connectors.files.faults import own_fault
 from pz.connectors.files.formats import Compression, Format, Layout, WriteOptions
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.scratch import open_scratch, scratch
@@ -179,8 +179,8 @@ class FileSink:
         return FileSession(target, schema, output.columns)
 
     def explain(self, error: Exception) -> ConnectorError | None:
-        """DuckDB's error about a value that the format cannot hold."""
-        return explain_or_none(error, {})
+        """DuckDB's error about a value that the format cannot hold; one about the files that are read is the source's."""
+        return own_fault(error)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -241,7 +241,7 @@ class FileSession:
                 self._connection.execute(target.statement(_STAGED, self._columns))
             promote(target.aside, target.final, Step.PROMOTE_FILE)
         except duckdb.Error as error:
-            explained = explain_or_none(error, {})
+            explained = own_fault(error)
             if explained is None:
                 raise
             raise explained from error
