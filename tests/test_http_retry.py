@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 import children
 import pz
 from http_server import Api, Asked, Reply, paged
+from pz.connectors.http.pagination import Position
 from pz.errors import ProjectError
+from pz.staging.session import StagingSession
 from running import errors, project, rows, run, statuses
 
 RECORDS = [{"id": n, "name": f"n{n}"} for n in range(25)]
@@ -73,6 +76,57 @@ def test_a_source_that_breaks_is_continued_at_the_page_where_it_broke(tmp_path: 
         assert set(statuses(second).values()) == {"success"}, errors(second)
         assert rows(tmp_path / "out/items/*.parquet") == sorted(((n, f"n{n}") for n in range(25)), key=repr)
         assert [int(a.query["page"]) for a in api.requests()] == [*range(1, at + 1), *range(at, 5)]
+
+
+RAW = """
+INSERT INTO {{ sink('lake', 'items', strategy: 'replace', format: 'parquet') }}
+SELECT CAST(payload ->> 'id' AS BIGINT) AS id, payload ->> 'name' AS name, pz_page
+FROM {{ source('api', 'items', path: '/items', pagination: {strategy: 'page', param: 'page'}) }}
+"""
+COMMAND = "import sys; from pz.cli.main import main; main(sys.argv[1:])"
+
+
+def pages_covered(root: Path) -> int:
+    """Pages that the stored token of the last run says are staged."""
+    (staging,) = (root / ".pz" / "runs").glob("*/staging.duckdb")
+    with StagingSession.open_read_only(staging.parent) as session, session.cursor() as cursor:
+        ((token,),) = cursor.execute("SELECT token FROM pz_meta.partition_checkpoints").fetchall()
+    position = Position.from_token(token)
+    assert position is not None
+    return position.index
+
+
+@pytest.mark.parametrize("landing", ["typed", "raw"])
+@pytest.mark.parametrize("again", ["retry", "run"])
+@pytest.mark.parametrize(
+    "point", ["write_checkpoint.after:2", "write_checkpoint.before:2", "complete_partition.before"]
+)
+def test_a_crawl_that_is_killed_asks_again_only_for_pages_that_no_token_covers(
+    tmp_path: Path, landing: str, again: str, point: str
+) -> None:
+    """Pages 3 and 5 are late, so that what came before them is landed without them; the kill comes at the second token."""
+    whole = paged(RECORDS, 4)
+    late = {"3", "5"}
+
+    def answer(asked: Asked) -> Reply:
+        return replace(whole(asked), delay=1.0 if asked.query["page"] in late else 0)
+
+    with Api() as api:
+        api.route("GET", "/v1/items", answer)
+        sql = RAW if landing == "raw" else READ
+        project(tmp_path, {"connections.yml": CONNECTIONS.format(url=api.url), "pipelines/items.sql": sql})
+        assert children.run(COMMAND, "run", "--project", tmp_path, failpoint=f"{point}=kill") == -signal.SIGKILL
+        before = len(api.requests())
+        covered = pages_covered(tmp_path)
+        assert 1 <= covered < 8
+        late.clear()
+        assert children.run(COMMAND, again, "--project", tmp_path) == 0
+        asked = [int(request.query["page"]) for request in api.requests()[before:]]
+        assert asked == list(range(1 if again == "run" else covered + 1, 9))
+        found = rows(tmp_path / "out/items/*.parquet")
+        assert [row[:2] for row in found] == sorted(((n, f"n{n}") for n in range(25)), key=repr)
+        if landing == "raw":
+            assert {row[0]: row[2] for row in found} == {n: n // 4 for n in range(25)}
 
 
 class Destination:

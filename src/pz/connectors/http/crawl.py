@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,6 +122,10 @@ class Crawl:
         if following is not None:
             self._pending = self._submit(following)
         return following
+
+    def arrives_within(self, seconds: float) -> bool:
+        """Wait this long for the page that is being fetched; False when it is not there by then."""
+        return self._pending is None or bool(wait([self._pending], seconds).done)
 
     def require_new(self, digest: bytes, page: FetchedPage) -> None:
         """Raise PermanentError PZ0764 when a page with these records was there before."""

@@ -92,20 +92,23 @@ class _Group:
     batch: pa.RecordBatch | None = None
     following: Position | None = None
     size: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = 0.0
 
     def add(self, rows: Rows, page: FetchedPage, size: int, following: Position | None = None) -> None:
+        if not self.pages:
+            self.begun = time.monotonic()
         self.rows += rows
         self.pages.append((len(rows), page.position.index, page.fetched_at))
         self.size += size
         self.following = following
 
     def full(self, options: BatchOptions) -> bool:
-        return (
-            len(self.rows) >= options.max_rows
-            or self.size >= options.target_bytes
-            or time.monotonic() - self.begun >= _GROUP_SECONDS
-        )
+        return len(self.rows) >= options.max_rows or self.size >= options.target_bytes or self.patience <= 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that what is here may still wait for more."""
+        return self.begun + _GROUP_SECONDS - time.monotonic()
 
     def places(self, start: int, size: int) -> list[tuple[int, int, datetime]]:
         """The pages that rows from ``start`` on come from: how many of each, its number, its moment."""
@@ -197,9 +200,12 @@ class HttpPartition:
     def _groups(
         self, crawl: Crawl, pages: Iterator[FetchedPage], options: BatchOptions, cancel: CancelToken
     ) -> Generator[_Group, None, None]:
-        """Pages that come faster than a transaction costs are landed together; a slow page is landed by itself."""
+        """Pages that come faster than a transaction costs are landed together; nothing waits for a slow one."""
         group = _Group()
         for done in itertools.count(1):
+            if group.rows and not crawl.arrives_within(group.patience):
+                yield group
+                group = _Group()
             try:
                 page = next(pages, None)
                 if page is None:
