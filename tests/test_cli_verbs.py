@@ -108,6 +108,20 @@ def test_a_plan_prints_what_it_writes_and_filters_by_selection(minimal: Path) ->
     assert "guarantee=" in pz(minimal, "plan").out
 
 
+def test_selections_of_one_command_line_unite(minimal: Path) -> None:
+    (minimal / "pipelines" / "other.sql").write_text("SELECT 1 AS one")
+    for verb in ("ls", "plan"):
+        found = json.loads(pz(minimal, verb, "--select", "other", "-s", "src_here__people", "--json").out)
+        nodes = found if isinstance(found, list) else found["nodes"]
+        assert {node["name"] for node in nodes} == {"other", "src_here__people"}
+    assert pz(minimal, "compile", "-s", "other", "-s", "joined_in_2024").code == 0
+    ran = json.loads(
+        pz(minimal, "run", "-s", "other", "-s", "src_here__people", "--log-format", "json").out.split("\n")[0]
+    )
+    assert ran["nodeCount"] == 2
+    assert pz(minimal, "test", "-s", "other", "-s", "nope").code == 2
+
+
 def test_validate_reports_all_problems_with_places(minimal: Path) -> None:
     assert pz(minimal, "validate") == Answer(0, "valid: no errors, 0 warnings\n", "")
     (minimal / "pipelines" / "bad.sql").write_text("select {{ var('region') }}")

@@ -10,7 +10,7 @@ from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.ls import selected
-from pz.cli.options import Select
+from pz.cli.options import Select, united
 from pz.cli.render.lines import counted
 from pz.durable import Step, remove, write_atomic
 from pz.graph.model import Graph, PipelineNode
@@ -40,7 +40,7 @@ def compile_project(cli: Invocation, select: Select = None) -> int:
     project = cli.open()
     compiled = project.compile()
     target = project.root / ".pz" / "target"
-    names = write_target(target, compiled.graph, select)
+    names = write_target(target, compiled.graph, united(select))
     print_problems(compiled.warnings, cli.output, quiet=cli.quiet)
     if not cli.quiet:
         cli.output.out.line(f"compiled {counted(len(compiled.graph.nodes), 'node')}: {target / 'manifest.json'}")

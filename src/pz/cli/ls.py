@@ -8,7 +8,7 @@ from pz.cli.command import Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
-from pz.cli.options import AsJson, Select
+from pz.cli.options import AsJson, Select, united
 from pz.cli.output import printable
 from pz.cli.render.table import print_table
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
@@ -37,14 +37,14 @@ def ls(cli: Invocation, select: Select = None, as_json: AsJson = False) -> int:
     """List nodes."""
     compiled = cli.open().compile()
     graph: Graph = compiled.graph
-    facts = [_facts(graph, node) for node in selected(graph, select)]
+    facts = [_facts(graph, node) for node in selected(graph, united(select))]
     if as_json:
         cli.output.out.write(to_json(facts))
     else:
         rows = [(f["name"], f["kind"], f["how"], ", ".join(f["needs"]), f["where"]) for f in facts]
         print_table(cli.output, ("node", "kind", "how", "needs", "where"), rows)
     print_problems(compiled.warnings, cli.output, quiet=cli.quiet)
-    if graph.ephemeral and select is None and not cli.quiet:
+    if graph.ephemeral and not select and not cli.quiet:
         inlined = ", ".join(sorted(graph.ephemeral))
         cli.output.err.line(printable(f"note: ephemeral, so inlined where they are used and no nodes: {inlined}"))
     return ExitCode.OK

@@ -41,17 +41,24 @@ Flows = Annotated[
     ),
 ]
 Select = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--select",
         "-s",
         metavar="SELECTOR",
         help="Nodes by name pattern, tag:x or source:conn.entity; + before adds ancestors, + behind descendants; "
-        "a space unites, a comma intersects.",
+        "a space unites, a comma intersects. Given several times, they unite.",
         rich_help_panel="Selection",
         show_default=False,
     ),
 ]
+
+
+def united(selections: list[str] | None) -> str | None:
+    """What all ``--select`` of a command line choose together; None without any."""
+    return " ".join(selections) if selections else None
+
+
 All = Annotated[bool, typer.Option("--all", help="Every flow of the project.", rich_help_panel="Selection")]
 Vars = Annotated[
     str | None,

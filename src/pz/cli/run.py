@@ -19,6 +19,7 @@ from pz.cli.options import (
     Select,
     Vars,
     parse_vars,
+    united,
     usage_error,
 )
 
@@ -95,7 +96,7 @@ def run(
     def action(on_event: Handler, cancel: CancelToken) -> RunResult:
         return cli.open().run(
             *(flows or ()),
-            select=select,
+            select=united(select),
             everything=everything,
             vars=variables,
             full_refresh=full_refresh,

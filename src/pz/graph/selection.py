@@ -94,7 +94,11 @@ def _selected(graph: Graph, text: str) -> frozenset[str]:
         )
     for group in groups:
         atoms = [_atom(graph, atom, problems) for atom in group.split(",")]
-        found |= frozenset.intersection(*atoms)
+        both = frozenset.intersection(*atoms)
+        if not both and all(atoms):
+            hint = f"a comma asks for what is in both; for either, write a blank: '{group.replace(',', ' ')}'"
+            problems.error(Code.PZ0210, f"nothing is in all of '{group}'", hint=hint)
+        found |= both
     problems.raise_errors()
     return frozenset(found)
 
