@@ -36,6 +36,9 @@ CASES = [
     Case("real", "FLOAT", {"1.5": None, "NaN": "nan", "Infinity": "inf", "-Infinity": "-inf", "1e-40": None}),
     Case("double precision", "DOUBLE", {"0.1": None, "NaN": "nan", "Infinity": "inf", "1e300": None}),
     Case("numeric(12,2)", "DECIMAL(12,2)", same("-9999999999.99", "0.00", "12.50")),
+    Case("numeric(18,0)", "DECIMAL(18,0)", same("-999999999999999999", "0", "999999999999999999")),
+    Case("numeric(18,17)", "DECIMAL(18,17)", same("-9.99999999999999999", "0.00000000000000001")),
+    Case("numeric(19,2)", "DECIMAL(19,2)", same("-99999999999999999.99", "0.01")),
     Case("numeric(38,10)", "DECIMAL(38,10)", same("1234567890123456789012345678.0123456789")),
     Case("numeric(5,-2)", "DECIMAL(7,0)", same("1234500")),
     Case("numeric(2,4)", "DECIMAL(4,4)", {"0.0012": ".0012"}),
@@ -226,6 +229,22 @@ def test_nan_in_a_bounded_numeric_is_an_error_and_never_a_number(database: Datab
         read(source_of(database), dataset())
     doubles = read(source_of(database), dataset(columns={"v": "double"}))
     assert as_text(doubles) == [("nan",)]
+    database.run("ALTER TABLE t ADD w numeric(20,2), ADD x numeric(4,1)", "UPDATE t SET v = 1, x = 'NaN'")
+    with pytest.raises(PermanentError, match=r"'v' or 'x' holds a value that DECIMAL\(10,2\) or DECIMAL\(4,1\)"):
+        read(source_of(database), dataset())
+
+
+def test_a_foreign_table_may_hold_what_its_columns_do_not_declare(database: Database) -> None:
+    file = database.server.folder / "values.csv"
+    file.write_text("1.25\n")
+    file.chmod(0o644)
+    database.run(
+        "CREATE EXTENSION file_fdw",
+        "CREATE SERVER files FOREIGN DATA WRAPPER file_fdw",
+        f"CREATE FOREIGN TABLE t (v numeric(10,2)) SERVER files OPTIONS (filename '{file}', format 'csv')",
+    )
+    assert as_text(read(source_of(database), dataset())) == [("1.25",)]
+    assert "::int8" not in source_of(database)._relation(dataset()).columns[0].selected
 
 
 @pytest.mark.parametrize("value", ["{{1,2},{3,4}}", "[0:1]={1,2}"])

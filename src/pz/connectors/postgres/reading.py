@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken
 from pz.connectors.postgres.connect import Server
-from pz.connectors.postgres.faults import translated
+from pz.connectors.postgres.faults import sqlstate_of, translated
 from pz.connectors.postgres.types import Fix, ReadColumn
 from pz.errors import Cancelled, Code, PermanentError, TransientError
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["exact_decimal", "read_statement"]
+
+NOT_A_WHOLE_NUMBER = "0A000"
+"""What the server says where it is to make a bigint of NaN."""
 
 # 4714-11-24 BC, before which PostgreSQL has no dates, in days and microseconds since 1970.
 FIRST_DATE = -2_440_588
@@ -65,8 +68,11 @@ def read_statement(
                     yield whole.slice(start, options.max_rows)
         except Cancelled:
             raise
-        except Exception:
+        except Exception as failure:
             cancel.raise_if_set()  # a cancelled statement fails in the driver's words
+            units = [column for column in columns if column.fix is Fix.UNITS]
+            if units and sqlstate_of(failure) == NOT_A_WHOLE_NUMBER:
+                raise _unfit(units, subject) from failure
             raise
 
 
@@ -121,17 +127,25 @@ def _fixed(array: pa.Array, column: ReadColumn, subject: str) -> pa.Array:
     import pyarrow as pa
 
     try:
+        if column.fix is Fix.UNITS:
+            return _from_units(array, column.arrow)
         if column.fix is Fix.DECIMAL:
             return _elementwise(array, column.arrow, exact_decimal)
         if column.fix is Fix.MOMENT:
             return _elementwise(array, column.arrow, _moment)
         return array if array.type == column.arrow else array.cast(column.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as failure:
-        raise PermanentError(
-            f"{subject}: column {column.name!r} holds a value that {column.duckdb} cannot hold exactly",
-            hint="declare the column under `columns:` as varchar, double or a wider decimal, or cast it in `query:`",
-            code=Code.PZ0740,
-        ) from failure
+        raise _unfit([column], subject) from failure
+
+
+def _unfit(columns: Sequence[ReadColumn], subject: str) -> PermanentError:
+    named = " or ".join(repr(column.name) for column in columns)
+    kinds = " or ".join(dict.fromkeys(column.duckdb for column in columns))
+    return PermanentError(
+        f"{subject}: column {named} holds a value that {kinds} cannot hold exactly",
+        hint="declare the column under `columns:` as varchar, double or a wider decimal, or cast it in `query:`",
+        code=Code.PZ0740,
+    )
 
 
 def _elementwise(array: pa.Array, wanted: pa.DataType, fix: Any) -> pa.Array:
@@ -149,6 +163,14 @@ def _elementwise(array: pa.Array, wanted: pa.DataType, fix: Any) -> pa.Array:
 def exact_decimal(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Exact, or ArrowInvalid: NaN, infinity, too many digits on either side of the point."""
     return (array.storage if hasattr(array, "storage") else array).cast(wanted)
+
+
+def _from_units(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Whole numbers, of which the last digits stand behind the point: a decimal keeps the same integers."""
+    import pyarrow as pa
+
+    whole = array.cast(pa.decimal128(19, 0))
+    return pa.Array.from_buffers(wanted, len(whole), whole.buffers(), whole.null_count, whole.offset)
 
 
 def _moment(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -116,6 +116,8 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
     money = any(attribute.type.storage.name == "money" for attribute in attributes)
     row = connection.execute(MONEY_SCALE).fetchone() if money else None
     columns = read_columns(attributes, dataset.columns, subject=subject, money_scale=int(row[0]) if row else 2)
+    if table is not None and table.kind == "f":  # its values are another system's
+        columns = tuple(column.as_text for column in columns)
     if not columns:
         raise PermanentError(f"{subject} has no columns", code=Code.PZ0740)
     relation = Relation(subject, source, attributes, columns, table)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ UNBOUNDED_NUMERIC = (38, 9)
 """Precision and scale of a numeric without declared ones."""
 
 MAX_PRECISION = 38
+MOST_UNITS = 18
+"""Digits that fit a bigint: the driver makes text of a numeric, at several times the cost of a bigint."""
 
 READ_AS: Mapping[str, str] = {
     "bool": "BOOLEAN",
@@ -73,12 +75,18 @@ class Fix(StrEnum):
 
     NOTHING = "nothing"
     DECIMAL = "decimal"
+    """Text to a decimal."""
+    UNITS = "units"
+    """The unscaled number to a decimal."""
     MOMENT = "moment"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
-    """How one column is read. ``guard`` is a condition that no row may fulfil; ``refused`` says what it means."""
+    """How one column is read. ``guard`` is a condition that no row may fulfil; ``refused`` says what it means.
+
+    ``sent`` is what is selected in place of ``expression``, for `fix` to make the value of.
+    """
 
     name: str
     expression: str
@@ -88,6 +96,7 @@ class ReadColumn:
     refused: str = ""
     unbounded: bool = False
     not_null: bool = False
+    sent: str | None = None
 
     @property
     def arrow(self) -> pa.DataType:
@@ -97,8 +106,13 @@ class ReadColumn:
     @property
     def selected(self) -> str:
         """The expression under the column's name."""
-        bare = quote(self.name)
-        return bare if self.expression == bare else f"{self.expression} AS {bare}"
+        bare, sent = quote(self.name), self.sent or self.expression
+        return bare if sent == bare else f"{sent} AS {bare}"
+
+    @property
+    def as_text(self) -> ReadColumn:
+        """The same for values of which the declared digits are not certain: they come as text, which tells."""
+        return replace(self, fix=Fix.DECIMAL, sent=None) if self.fix is Fix.UNITS else self
 
 
 def arrow_type(duckdb: str) -> pa.DataType:
@@ -215,13 +229,16 @@ def _numeric(column: Attribute, type_: PgType) -> ReadColumn | str:
     precision, scale = shape or UNBOUNDED_NUMERIC
     if precision > MAX_PRECISION:
         return f"column {quote(column.name)} ({type_.shown}({precision},{scale})) has more than {MAX_PRECISION} digits"
+    plain = f"{quote(column.name)}::numeric"
+    in_units = shape is not None and precision <= MOST_UNITS
     return ReadColumn(
         column.name,
-        f"{quote(column.name)}::numeric",
+        plain,
         f"DECIMAL({precision},{scale})",
-        Fix.DECIMAL,
+        Fix.UNITS if in_units else Fix.DECIMAL,
         unbounded=shape is None,
         not_null=column.not_null,
+        sent=f"({plain} * {10**scale})::int8" if in_units else None,
     )
 
 
