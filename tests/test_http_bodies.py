@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -169,7 +170,7 @@ def test_gzip_is_undone_whatever_the_pieces_and_never_bigger_than_its_step() -> 
         else:
             packed_here, wanted = packed, body
         pieces = [packed_here[at : at + size] for at in range(0, len(packed_here), size)]
-        found = list(decoded(pieces, 1, lambda _: None))
+        found = list(decoded(pieces, ["gzip"], lambda _: None))
         assert b"".join(found) == wanted
         assert max(map(len, found)) <= 2**20
 
@@ -199,3 +200,87 @@ def test_lines_are_read_in_pieces_and_a_line_longer_than_a_piece_is_whole(monkey
         api.on("GET", "/items", Reply.text("[1]\n", "application/x-ndjson"))
         with pytest.raises(PermanentError, match="not a json object"):
             read(api, {"format": "ndjson"}, COLUMNS)
+
+
+def bare(body: bytes) -> bytes:
+    """Deflate without the wrapping that the standard asks for."""
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+@pytest.mark.parametrize("pack", [zlib.compress, bare])
+@pytest.mark.parametrize("format_", ["json", "ndjson", "csv"])
+def test_deflate_is_undone_whether_wrapped_or_bare(format_: str, pack: Any) -> None:
+    reply = plain(format_)
+    with Api() as api:
+        for body, coding in (
+            (pack(reply.body), "deflate"),
+            (pack(gzip.compress(reply.body)), "gzip, deflate"),
+            (gzip.compress(pack(reply.body)), "Deflate, X-Gzip"),
+        ):
+            headers = {**reply.headers, "Content-Encoding": coding}
+            api.on("GET", "/items", replace(reply, body=body, headers=headers))
+            assert read(api, {"format": format_}, COLUMNS) == RECORDS
+        assert api.requests()[0].headers["accept-encoding"] == "gzip, deflate"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("pack", [zlib.compress, bare])
+@pytest.mark.parametrize("format_", ["json", "ndjson"])
+def test_a_deflate_stream_that_is_cut_is_asked_for_again(format_: str, pack: Any, framing: str) -> None:
+    reply = plain(format_)
+    whole = replace(reply, body=pack(reply.body), headers={**reply.headers, "Content-Encoding": "deflate"})
+    with Api() as api:
+        for kept in (1, 2, 50, len(whole.body) - 1):  # nothing at all is an empty page
+            short = replace(whole, body=whole.body[:kept], framing=framing)
+            api.on("GET", "/items", short, whole)
+            options = {"format": format_, "allow_close_delimited": True} if format_ == "ndjson" else {}
+            assert read(api, options, COLUMNS, gate=CountingGate()) == RECORDS
+
+
+def test_what_stands_behind_a_deflate_stream_is_refused_however_it_is_split() -> None:
+    packed = zlib.compress(b"[]" * 600_000) + b"x"
+    for size in (1, 7, 1_000, len(packed)):
+        pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
+        with pytest.raises(PermanentError, match="behind its deflate stream"):
+            list(decoded(pieces, ["deflate"], lambda _: None))
+    with pytest.raises(PermanentError, match="not valid deflate"):
+        list(decoded([b"\xff" * 100], ["deflate"], lambda _: None))
+
+
+WORDS = [{"id": 1, "text": "Grüße, 5 €"}, {"id": 2, "text": "naïve"}]
+
+
+@pytest.mark.parametrize("charset", ["iso-8859-15", "Windows-1252", "UTF-16", "utf-16-le", '"utf-8"', "utf-32"])
+@pytest.mark.parametrize("format_", ["json", "ndjson", "csv"])
+def test_a_response_in_another_charset_is_read_as_text(format_: str, charset: str) -> None:
+    if format_ == "csv":
+        text = "id,text\n" + "".join(f'{w["id"]},"{w["text"]}"\n' for w in WORDS)
+    else:
+        lines = [json.dumps(word, ensure_ascii=False) for word in WORDS]
+        text = "\n".join(lines) + "\n" if format_ == "ndjson" else f"[{','.join(lines)}]"
+    kind = {"json": "application/json", "ndjson": "application/x-ndjson", "csv": "text/csv"}[format_]
+    reply = Reply(200, {"Content-Type": f"{kind}; header=present; Charset={charset}"}, text.encode(charset.strip('"')))
+    with Api() as api:
+        for served in (reply, reply.gzipped(), replace(reply, framing="chunked")):
+            api.on("GET", "/items", served)
+            assert read(api, {"format": format_}, COLUMNS) == WORDS
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "told"),
+    [
+        ("klingon", b"[]", "the charset of the response is not known"),
+        ("base64", b"[]", "the charset of the response is not known"),
+        ("utf-16", b"[\x00]", "not text in the charset"),
+        ("euc-jp", b'["\xff\xff"]', "not text in the charset"),
+        ("utf-8", b'[{"id": 1, "text": "\xe4"}]', "not valid json"),
+    ],
+)
+def test_a_charset_that_is_unknown_or_untrue_is_refused_with_a_code(charset: str, body: bytes, told: str) -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply(200, {"Content-Type": f"application/json; charset={charset}"}, body))
+        with pytest.raises(PermanentError, match=told) as caught:
+            read(api, {}, COLUMNS)
+        assert caught.value.code == Code.PZ0765
+        assert caught.value.message.startswith("GET api:/items: ")

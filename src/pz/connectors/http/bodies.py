@@ -2,20 +2,33 @@
 
 The client library accepts a gzip body that is cut off, drops every gzip member behind the first, and cannot see the end of
 a body that only the closing of the connection ends. So bodies are taken raw from the wire and decoded here, with a check
-of the end: a gzip stream must end with a whole member, and what a closed connection ended must end by itself.
+of the end: a gzip stream must end with a whole member, a deflate stream with its checksum, and what a closed connection
+ended must end by itself. A text in another charset than UTF-8 is turned into it on the way.
 """
 
 from __future__ import annotations
 
+import codecs
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
-__all__ = ["Framing", "GzipDecoder", "decoded", "encodings_of", "framing_of"]
+__all__ = [
+    "DeflateDecoder",
+    "Framing",
+    "GzipDecoder",
+    "charset_of",
+    "decoded",
+    "encodings_of",
+    "framing_of",
+    "transcoded",
+]
 
 _GZIP = 16 + zlib.MAX_WBITS
 _STEP = 1024 * 1024
+_UTF8 = frozenset({"utf-8", "ascii"})
 
 
 class Framing:
@@ -43,10 +56,63 @@ def encodings_of(headers: Mapping[str, str]) -> list[str]:
     """
     named = [part.strip().lower() for part in headers.get("content-encoding", "").split(",")]
     codings = [part for part in named if part and part != "identity"]
-    unknown = [coding for coding in codings if coding not in {"gzip", "x-gzip"}]
+    unknown = [coding for coding in codings if coding not in _DECODERS]
     if unknown:
         raise PermanentError("the response is compressed in a way that was not asked for", code=Code.PZ0765)
     return list(reversed(codings))
+
+
+def charset_of(headers: Mapping[str, str]) -> str | None:
+    """The charset that the Content-Type names, as Python calls it; None for UTF-8, ASCII and where none is named.
+
+    Raises:
+        PermanentError: for a charset that is not known.
+    """
+    for part in headers.get("content-type", "").split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().lower() == "charset":
+            found = value.strip().strip("\"'").lower()
+            try:
+                known = codecs.lookup(found).name
+                "".encode(known)  # base64 and its like are codecs, but of no text
+            except (LookupError, ValueError):
+                raise PermanentError(
+                    "the charset of the response is not known",
+                    code=Code.PZ0765,
+                    hint="ask for UTF-8, say by an Accept-Charset in headers",
+                ) from None
+            return None if known in _UTF8 else known
+    return None
+
+
+def transcoded(pieces: Iterable[bytes], charset: str | None) -> Iterator[bytes]:
+    """The same text in UTF-8. A byte order mark goes with the old charset."""
+    if charset is None:
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(charset)()
+    first = True
+    try:
+        for piece in pieces:
+            text = decoder.decode(piece)
+            if text and first:
+                text, first = text.removeprefix("\ufeff"), False
+            yield text.encode()
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        raise PermanentError("the response is not text in the charset that it names", code=Code.PZ0765) from error
+
+
+class Decoder(Protocol):
+    """Undoes one content coding."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What the data decompresses to, in pieces of at most 1 MiB."""
+        ...
+
+    def finish(self) -> None:
+        """Raise TransientError when the stream was cut: the same request may bring the rest."""
+        ...
 
 
 class GzipDecoder:
@@ -91,9 +157,51 @@ class GzipDecoder:
         return rest
 
 
-def decoded(chunks: Iterable[bytes], layers: int, check: Callable[[int], None]) -> Iterator[bytes]:
-    """The body under ``layers`` of gzip, each checked for its end. ``check`` gets the total size and may raise."""
-    decoders = [GzipDecoder() for _ in range(layers)]
+class DeflateDecoder:
+    """Undoes deflate: a zlib stream (RFC 1950), or the bare one that some servers send under this name."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._stream: zlib._Decompress | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What the data decompresses to, in pieces of at most 1 MiB."""
+        if self._stream is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, self._head = self._head, b""
+            wrapped = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
+            self._stream = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        more = True
+        while data or more:
+            try:
+                piece = self._stream.decompress(data, _STEP)
+            except zlib.error as error:
+                raise PermanentError("the response is not valid deflate", code=Code.PZ0765) from error
+            if piece:
+                yield piece
+            if self._stream.unused_data or (self._stream.eof and self._stream.unconsumed_tail):
+                raise PermanentError("the response holds something behind its deflate stream", code=Code.PZ0765)
+            data = self._stream.unconsumed_tail
+            more = len(piece) == _STEP and not self._stream.eof
+
+    def finish(self) -> None:
+        """Raise TransientError when the stream was cut: the same request may bring the rest."""
+        if self._head or (self._stream is not None and not self._stream.eof):
+            raise TransientError("the response was cut off inside its deflate stream", code=Code.PZ0765)
+
+
+_DECODERS: Mapping[str, Callable[[], Decoder]] = {
+    "gzip": GzipDecoder,
+    "x-gzip": GzipDecoder,
+    "deflate": DeflateDecoder,
+}
+
+
+def decoded(chunks: Iterable[bytes], codings: Sequence[str], check: Callable[[int], None]) -> Iterator[bytes]:
+    """The body with its codings undone in order, each checked for its end. ``check`` gets the total size and may raise."""
+    decoders = [_DECODERS[coding]() for coding in codings]
     stream: Iterable[bytes] = chunks
     for decoder in decoders:
         stream = _through(decoder, stream)
@@ -104,7 +212,7 @@ def decoded(chunks: Iterable[bytes], layers: int, check: Callable[[int], None]) 
         yield piece
 
 
-def _through(decoder: GzipDecoder, chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _through(decoder: Decoder, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         yield from decoder.feed(chunk)
     decoder.finish()

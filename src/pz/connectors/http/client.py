@@ -195,7 +195,7 @@ class Client:
     def _refused(self, request: Request, response: httpx.Response, headers: Mapping[str, str]) -> ConnectorError:
         body = b""
         with suppress(Exception):
-            stream = bodies.decoded(response.iter_raw(), len(bodies.encodings_of(headers)), lambda _: None)
+            stream = bodies.decoded(response.iter_raw(), bodies.encodings_of(headers), lambda _: None)
             for piece in stream:
                 body += piece
                 if len(body) >= _KEPT:
@@ -222,9 +222,10 @@ class Client:
                 code=Code.PZ0765,
                 hint="use json, or set allow_close_delimited: true to take the risk",
             )
-        layers = len(bodies.encodings_of(headers)) + request.layers
-        pieces = bodies.decoded(self._raw(response), layers, self._check_size)
         try:
+            codings = [*bodies.encodings_of(headers), *["gzip"] * request.layers]
+            charset = bodies.charset_of(headers)
+            pieces = bodies.transcoded(bodies.decoded(self._raw(response), codings, self._check_size), charset)
             body, file, size = _taken(pieces, spool, request.unspooled)
         except (PermanentError, TransientError) as failure:
             failure.message = f"{request.subject}: {failure.message}"
@@ -331,7 +332,7 @@ def _open(settings: Settings) -> httpx.Client:
     import httpx
 
     return httpx.Client(
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", "Accept": "application/json, */*;q=0.5"},
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", "Accept": "application/json, */*;q=0.5"},
         timeout=settings.timeout,
         verify=settings.verify(),
         proxy=settings.proxy,
