@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cli_support import invoke
+from projects import write
 from pz.api import open_project
+from pz.cli.plan import guarantee_text
 from pz.codes import Code
 from pz.connectors.contract import ReadShape
 from pz.errors import Problem, Severity
@@ -120,3 +122,15 @@ def test_a_fused_chain_gives_its_reason_once(tmp_path: Path) -> None:
         "fused into lake.joined_in_2024",
         "one statement from source to sink 'lake.joined_in_2024', nothing staged to resume from",
     ]
+
+
+def test_an_output_without_a_dataset_above_has_its_guarantee_too(tmp_path: Path) -> None:
+    sinks = "{{ sink('lake', 'r', strategy: 'replace') }}, {{ sink('lake', 'a') }}"
+    files = {
+        "connections.yml": "lake: { connector: localfiles, root: out }\n",
+        "pipelines/days.sql": f"INSERT INTO [{sinks}]\nSELECT 1 AS one",
+    }
+    planned = {node.name: node for node in open_project(write(tmp_path, files), environ={}).plan().nodes}
+    assert guarantee_text(planned["lake.r"]) == "guarantee=effectively-once"
+    assert guarantee_text(planned["lake.a"]).startswith("guarantee=at-least-once")
+    assert list(planned["lake.r"].guarantees or {}) == ["days"]

@@ -80,12 +80,13 @@ def test_columns_of_checks_and_merge_keys_must_be_there(tmp_path: Path) -> None:
     }
     found = {(p.where, p.message, p.hint) for p in problems(tmp_path, files)}
     assert {message.partition(" of '")[0] for _, message, _ in found} == {
-        "merge key 'idd'", "dedupe_by 'at'", "column 'totl'", "column 'at'",
+        "merge key 'idd'", "merge key 'TOTAL'", "dedupe_by 'at'", "column 'totl'", "column 'at'",
     }  # fmt: skip
     hints = {message.partition(" of '")[0]: hint for _, message, hint in found}
     assert hints["merge key 'idd'"] == "did you mean 'id'?"
     assert hints["column 'totl'"] == "did you mean 'Total'?"
-    assert all(message.endswith("is not a column of pipeline 'p'") for _, message, _ in found)
+    assert hints["merge key 'TOTAL'"] == "write 'Total'", "a run would refuse it, because a target may tell case apart"
+    assert sum(message.endswith("is not a column of pipeline 'p'") for _, message, _ in found) == len(found) - 1
 
 
 def test_a_table_that_no_call_names_gets_a_hint_how_to_read_it(tmp_path: Path) -> None:

@@ -456,7 +456,9 @@ CODES: dict[Code, CodeInfo] = {
         "Use one of the strategies that `pz connectors` lists for it.",
     ),
     Code.PZ0330: CodeInfo(
-        "validate --connect", "The connection could not be established.", "Check host, port and credentials."
+        "validate --connect",
+        "The connection could not be established.",
+        "Check host, port and credentials, or the path.",
     ),
     Code.PZ0331: CodeInfo(
         "validate, run",

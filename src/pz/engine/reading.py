@@ -241,9 +241,9 @@ class _Resolver:
         if not probe.null_cursors:
             return
         policy = node.read.sync.null_cursor
-        told = f"{probe.null_cursors} row(s) have no value in cursor '{node.read.sync.cursor}'"
+        told = f"has {probe.null_cursors} row(s) without a value in cursor '{node.read.sync.cursor}'"
         if policy is NullCursor.REFUSE:
-            self._problems.add(self._at(node, Problem(Code.PZ0712, f"dataset '{node.key}': {told}")))
+            self._problems.add(self._at(node, Problem(Code.PZ0712, f"dataset '{node.key}' {told}")))
         elif policy is NullCursor.DEFAULT:
             self._warn(node, Code.PZ0712, f"{told}; they are read only when the dataset is read from its beginning")
 

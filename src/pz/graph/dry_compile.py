@@ -154,6 +154,10 @@ class _Trial:
             if name.lower() not in types:
                 message = f"{what} '{name}' of '{node.name}' is not a column of pipeline '{pipeline}'"
                 yield _at(Problem(Code.PZ0401, message, hint=did_you_mean(name, known)), where, None)
+            elif isinstance(node, SinkNode) and name not in known:  # the target may tell case apart
+                spelled = next(column for column in known if column.lower() == name.lower())
+                message = f"{what} '{name}' of '{node.name}' is spelled '{spelled}' in pipeline '{pipeline}'"
+                yield _at(Problem(Code.PZ0401, message, hint=f"write '{spelled}'"), where, None)
             elif isinstance(node, CheckNode) and node.check.kind is CheckKind.FRESHNESS:
                 ageless = freshness_problem(node, types[name.lower()])
                 yield from () if ageless is None else (ageless,)

@@ -245,7 +245,7 @@ class _Planner:
         self._check_pacing(node, connector)
 
     def _guarantees(self, node: SinkNode) -> Mapping[str, Guarantee]:
-        """What holds for each dataset above the sink, by dataset name."""
+        """What holds for each dataset above the sink, by dataset name; for a pipeline that reads none, by the pipeline's."""
         found: dict[str, Guarantee] = {}
         above = self.graph.ancestors([node.id])
         for source in self.graph.sources():
@@ -257,6 +257,9 @@ class _Planner:
                 promised = delivery.guarantee(shape, node.write)
                 if promised is not None:
                     found[source.key] = promised
+        if not any(source.id in above for source in self.graph.sources()):
+            computed = delivery.guarantee(ReadShape.FULL, node.write)  # the same anew each time, as a full read is
+            return {} if computed is None else {node.pipeline: computed}
         return found
 
     # --- both
