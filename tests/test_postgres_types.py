@@ -43,7 +43,13 @@ CASES = [
     Case("numeric(5,-2)", "DECIMAL(7,0)", same("1234500")),
     Case("numeric(2,4)", "DECIMAL(4,4)", {"0.0012": ".0012"}),
     Case(
-        "numeric", "DECIMAL(38,9)", {"12345678901234567890.12": "12345678901234567890.120000000", "0.000000001": None}
+        "numeric",
+        "DECIMAL(38,9)",
+        {
+            "12345678901234567890.12": "12345678901234567890.120000000",
+            "0.000000001": None,
+            "0.1250000000000000": "0.125000000",
+        },
     ),
     Case("money", "DECIMAL(19,2)", {"$92,233,720,368,547,758.07": "92233720368547758.07", "-$1.50": "-1.50"}),
     Case("text", "VARCHAR", same("", "a", "é🦉", " x ", "NULL", "\\N", 'q"q', "l\nl")),
@@ -221,6 +227,12 @@ def test_an_unbounded_numeric_that_does_not_fit_is_refused_before_anything_moves
     assert value not in str(refused.value)
     texts = read(source_of(database), dataset(columns={"v": "varchar"})).column("v").to_pylist()
     assert sorted(texts) == sorted(["1", value])
+
+
+def test_zeros_behind_the_last_digit_of_a_numeric_say_nothing(database: Database) -> None:
+    database.run("CREATE TABLE t AS SELECT n / 8.0 AS v, round(n / 8.0, 60) AS w FROM generate_series(1, 3) n")
+    assert source_of(database).probe(dataset()).rows is None
+    assert as_text(read(source_of(database), dataset())) == [(f"{n / 8:.9f}", f"{n / 8:.9f}") for n in range(1, 4)]
 
 
 def test_nan_in_a_bounded_numeric_is_an_error_and_never_a_number(database: Database) -> None:

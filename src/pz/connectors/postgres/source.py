@@ -85,7 +85,8 @@ VALUES_THAT_DO_NOT_FIT = """
 SELECT {columns} FROM {source}
 """
 DOES_NOT_FIT = (
-    "coalesce(bool_or({c} IN ('NaN', 'Infinity', '-Infinity') OR scale({c}) > {scale} OR abs({c}) >= 1e{whole}), false)"
+    "coalesce(bool_or({c} IN ('NaN', 'Infinity', '-Infinity') OR min_scale({c}) > {scale} OR abs({c}) >= 1e{whole}), "
+    "false)"
 )
 
 

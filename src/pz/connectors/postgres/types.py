@@ -238,7 +238,8 @@ def _numeric(column: Attribute, type_: PgType) -> ReadColumn | str:
         Fix.UNITS if in_units else Fix.DECIMAL,
         unbounded=shape is None,
         not_null=column.not_null,
-        sent=f"({plain} * {10**scale})::int8" if in_units else None,
+        # A division leaves zeros behind the last digit, which say nothing and take places.
+        sent=f"({plain} * {10**scale})::int8" if in_units else f"trim_scale({plain})" if shape is None else None,
     )
 
 
