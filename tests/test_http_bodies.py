@@ -67,18 +67,15 @@ def test_a_cut_body_is_asked_for_again_and_never_taken_for_whole(
         for attempts in (1, 3):
             with Api() as api:
                 api.on("GET", "/items", broken, replace(whole, framing="length"))
-                _judge(api, format_, broken, attempts, reset=reset)
+                _judge(api, format_, broken, attempts)
 
 
-def _judge(api: Api, format_: str, broken: Reply, attempts: int, *, reset: bool) -> None:
+def _judge(api: Api, format_: str, broken: Reply, attempts: int) -> None:
     gate = CountingGate(attempts)
     if broken.framing == "close" and format_ != "json":
         with pytest.raises(ConnectorError) as caught:
             read(api, {"format": format_}, COLUMNS, gate=gate)
         assert caught.value.code in {Code.PZ0765, Code.PZ0762}
-    elif broken.framing == "close" and broken.cut == 0 and not reset:
-        # An empty body is an empty page, whoever ends it.
-        assert read(api, {"format": format_}, COLUMNS, gate=gate) == []
     elif attempts == 1:
         with pytest.raises(TransientError):
             read(api, {"format": format_}, COLUMNS, gate=gate)
@@ -102,13 +99,13 @@ def test_what_only_a_closing_connection_ends_is_refused_unless_allowed() -> None
         assert read(api, {}, COLUMNS) == RECORDS
 
 
-def test_an_empty_body_and_204_are_empty_pages() -> None:
+def test_204_and_no_lines_are_empty_pages() -> None:
     with Api() as api:
-        for reply in (Reply(204), Reply(200), Reply(200, {"Content-Encoding": "gzip"}), Reply(body=b" \n")):
-            api.on("GET", "/items", reply)
-            assert read(api, {}, ID) == []
-        for format_ in ("ndjson", "csv"):
+        for format_ in ("json", "ndjson", "csv"):
             api.on("GET", "/items", Reply(204))
+            assert read(api, {"format": format_}, ID) == []
+        for format_ in ("ndjson", "csv"):
+            api.on("GET", "/items", Reply(200))
             assert read(api, {"format": format_}, ID) == []
 
 
@@ -284,3 +281,43 @@ def test_a_charset_that_is_unknown_or_untrue_is_refused_with_a_code(charset: str
             read(api, {}, COLUMNS)
         assert caught.value.code == Code.PZ0765
         assert caught.value.message.startswith("GET api:/items: ")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(200, {"Content-Type": "application/json"}), "empty, which is no json"),
+        (Reply(200, {"Content-Type": "application/json"}, b" \n", framing="chunked"), "empty, which is no json"),
+        (Reply(200, {"Content-Type": "application/json"}, framing="close"), "cut off, or is not json"),
+        (Reply(202), "status 202: the answer is not ready yet"),
+        (Reply(206, {"Content-Range": "bytes 0-1/9"}, b"[]"), "status 206: a part of the response came"),
+    ],
+)
+def test_a_success_without_what_was_asked_for_is_no_empty_page(reply: Reply, told: str) -> None:
+    """An empty page would end a crawl by page numbers, and nobody would miss the rest."""
+    whole = Reply.json(RECORDS[:2])
+    with Api() as api:
+        api.route("GET", "/items", lambda asked: reply if asked.query["page"] == "2" else whole)
+        with pytest.raises(ConnectorError, match=told):
+            read(api, {"pagination": {"strategy": "page", "param": "page"}}, COLUMNS)
+
+
+def test_an_empty_body_is_an_empty_page_where_that_is_declared() -> None:
+    with Api() as api:
+        for reply in (Reply(200), Reply(200, {"Content-Encoding": "gzip"}), Reply(body=b" \n")):
+            api.on("GET", "/items", reply)
+            assert read(api, {"items": "/data", "items_missing": "empty"}, COLUMNS) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"items": "/d"}, {"items": "$.d"}, {"format": "ndjson"}])
+@pytest.mark.parametrize("columns", [None, {"a": "varchar"}, {"a": "varchar[]"}])
+@pytest.mark.parametrize("framing", ["length", "close"])
+def test_what_is_nested_too_deeply_is_told_as_that(options: Any, columns: Any, framing: str) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    body = b'{"a":' + deep + b"}\n" if not options.get("items") else b'{"d":[{"a":' + deep + b"}]}"
+    with Api() as api:
+        api.on("GET", "/items", Reply(200, {"Content-Type": "application/json"}, body, framing=framing))
+        more = {"allow_close_delimited": True} if options.get("format") else {}
+        with pytest.raises(PermanentError, match="nested too deeply") as caught:
+            read(api, {**options, **more}, columns)
+        assert caught.value.code == Code.PZ0765

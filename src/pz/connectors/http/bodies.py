@@ -72,6 +72,8 @@ def charset_of(headers: Mapping[str, str]) -> str | None:
         name, _, value = part.partition("=")
         if name.strip().lower() == "charset":
             found = value.strip().strip("\"'").lower()
+            if not found:
+                return None
             try:
                 known = codecs.lookup(found).name
                 "".encode(known)  # base64 and its like are codecs, but of no text

@@ -24,8 +24,9 @@ from pz.connectors.http.faults import Refused
 from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import CEILING, MISSING, Position
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
-from pz.connectors.http.selection import Document, parts_of
+from pz.connectors.http.selection import Document, parts_of, shallow
 from pz.connectors.http.settings import spelled
+from pz.connectors.http.waits import retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = ["Crawl", "FetchedPage"]
 
 _HTML = ("text/html", "application/xhtml")
 _JSON = ("application/json", "text/json")
+_BODILESS = (204, 205)
 _UNSPOOLED = 1024 * 1024
 """Bytes up to which a page of json or of json lines is not written to disk: it is parsed as a whole."""
 
@@ -179,21 +181,47 @@ class Crawl:
     def _received(self, position: Position, answer: Answer) -> FetchedPage:
         """A whole page of the right kind. Runs inside the gated call, so that a cut page is asked for again."""
         page = FetchedPage(position, answer, datetime.now(UTC))
+        self._check_status(answer)
         self._check_type(answer)
         if self._options.format is BodyFormat.JSON:
             body = answer.body if answer.file is None else answer.file.read_bytes()
             page.document = Document(body, self._subject)
-            if answer.framing is Framing.CLOSE and not page.document.empty:
-                self._check_end(page.document)
+            self._check_end(answer, page.document)
             if answer.file is not None:
                 answer.file.unlink()  # durable: ok - the page is in memory now
         return page
 
-    def _check_end(self, document: Document) -> None:
+    def _check_status(self, answer: Answer) -> None:
+        """Successes that do not bring what was asked for."""
+        if answer.status == 206:
+            raise PermanentError(
+                f"{self._subject}: status 206: a part of the response came, and the whole was asked for",
+                code=Code.PZ0765,
+            )
+        if answer.status == 202 and answer.size == 0:
+            raise TransientError(
+                f"{self._subject}: status 202: the answer is not ready yet",
+                retry_after=retry_after(answer.headers),
+                code=Code.PZ0762,
+            )
+
+    def _check_end(self, answer: Answer, document: Document) -> None:
+        """No body is an empty page only where the status says so: elsewhere a page may have been lost."""
         import msgspec
 
+        if document.empty and answer.framing is not Framing.CLOSE:
+            if answer.status in _BODILESS or self._options.selector.may_be_missing:
+                return
+            raise PermanentError(
+                f"{self._subject}: the response is empty, which is no json",
+                code=Code.PZ0765,
+                hint="items_missing: empty takes it for a page without records",
+            )
+        if answer.framing is not Framing.CLOSE:
+            return
         try:
-            document.check()
+            with shallow(self._subject):
+                document.check()
         except msgspec.DecodeError as error:
             raise TransientError(
                 f"{self._subject}: the response was cut off, or is not json", code=Code.PZ0765

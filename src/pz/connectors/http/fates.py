@@ -37,7 +37,7 @@ def refusals(body: bytes, how: PartialSuccess, lines: list[bytes], redactor: Red
         if not isinstance(entries, list):
             raise Unclear("there is no list of rows in it")
         found = dict(_judged(entries, how, len(lines)))
-    except (ConnectorError, ValueError) as error:
+    except (ConnectorError, ValueError, RecursionError) as error:
         raise Unclear("it is not json") from error
     return [Refusal(number, _reason(found[number], how, lines[number], redactor)) for number in sorted(found)]
 

@@ -20,7 +20,7 @@ from pz.connectors.http.origins import parse_url
 from pz.connectors.http.pagination import MISSING, Position, Strategy
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.records import Columns, ContractRecords, RawRecords, Rows, conforming, file_partition
-from pz.connectors.http.selection import array_of, parts_of, value_texts
+from pz.connectors.http.selection import array_of, parts_of, shallow, value_texts
 from pz.connectors.http.spool import Spool
 from pz.errors import Code, ConnectorError, PermanentError
 
@@ -215,8 +215,9 @@ class HttpPartition:
                     group = _Group()
                     yield from self._streamed(crawl, page, done, options, cancel)
                     continue
-                rows = self._parsed(crawl, page)
-                following = crawl.advance(page, done)
+                with shallow(self._subject):
+                    rows = self._parsed(crawl, page)
+                    following = crawl.advance(page, done)
             except ConnectorError:
                 yield group  # what came before stays, and its token with it
                 raise
@@ -237,9 +238,10 @@ class HttpPartition:
         yield from _ending(batches, group.following)
 
     def _batch(self, rows: Rows, places: list[tuple[int, int, datetime]], folder: Path) -> pa.RecordBatch:
-        if isinstance(self._shape, RawRecords):
-            return self._shape.batch(rows, places)
-        return self._shape.batch(rows, folder)
+        with shallow(self._subject):
+            if isinstance(self._shape, RawRecords):
+                return self._shape.batch(rows, places)
+            return self._shape.batch(rows, folder)
 
     def _parsed(self, crawl: Crawl, page: FetchedPage) -> Rows:
         """The records of a page, after a look at what would show that the pages are not what they should be."""
@@ -300,7 +302,8 @@ class HttpPartition:
 
     def _lines(self, page: FetchedPage, file: Path, options: BatchOptions) -> Iterator[_Group]:
         for block in _blocks(file, _BLOCK):
-            rows = self._shape.of_lines(block)
+            with shallow(self._subject):
+                rows = self._shape.of_lines(block)
             page.counted += len(rows)
             group = _Group()
             group.add(rows, page, len(block))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from pz.errors import Code, PermanentError
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["Document", "Selector", "array_of", "exact_value", "parts_of", "selector_faults", "value_texts"]
+__all__ = ["Document", "Selector", "array_of", "exact_value", "parts_of", "selector_faults", "shallow", "value_texts"]
 
 _RELATIVE = re.compile(r"([1-9][0-9]?)(/.*)")
 
@@ -101,6 +102,15 @@ def _writer() -> Any:
     import msgspec
 
     return msgspec.json.Encoder(decimal_format="number")
+
+
+@contextmanager
+def shallow(subject: str) -> Iterator[None]:
+    """Refuse what is nested deeper than the parsers go (a thousand levels) as what it is."""
+    try:
+        yield
+    except RecursionError as error:
+        raise PermanentError(f"{subject}: the response is nested too deeply", code=Code.PZ0765) from error
 
 
 class Document:
