@@ -6,6 +6,7 @@ import base64
 import ssl
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -274,7 +275,6 @@ def test_what_a_server_says_about_waiting_reaches_the_gate_of_the_connection() -
 
 @pytest.mark.parametrize("reply", [Reply(delay=10), Reply.json([{"id": 1}] * 50)])
 def test_a_server_that_is_silent_or_drips_is_given_up_in_bounded_time(reply: Reply) -> None:
-    from dataclasses import replace
 
     with Api() as api:
         api.on("GET", "/items", reply if reply.delay else replace(reply, drip=0.05))
@@ -360,3 +360,18 @@ def test_a_custom_authority_and_a_client_certificate_are_used(tmp_path: Path) ->
         for broken in ({"ca_file": "gone.pem"}, {**full, "client_key": str(ca)}):
             with pytest.raises(PermanentError, match="certificate or key file cannot be used"):
                 read(api, {}, ID, connection_options=broken)
+
+
+def test_an_error_or_a_token_that_comes_without_end_does_not_hold_up_the_read() -> None:
+    """Not a page: nobody waits for the rest. Were it read to its end, this test would take hours."""
+    endless = Reply(403, {"Content-Type": "text/plain"}, b"x" * 1_000_000, drip=0.05)
+    with Api() as api:
+        api.on("GET", "/items", endless)
+        with pytest.raises(PermanentError, match="status 403"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options={"timeout_seconds": 0.3})
+        api.on("POST", "/token", replace(endless, status=200))
+        with pytest.raises(TransientError, match="token endpoint: no answer in time"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options={"auth": oauth(api), "timeout_seconds": 0.3})
+        api.on("POST", "/token", Reply(200, {}, b'{"access_token": "' + b"x" * 1_000_000 + b'"}'))
+        with pytest.raises(PermanentError, match="the answer is not json"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options={"auth": oauth(api)})

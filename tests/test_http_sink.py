@@ -476,3 +476,13 @@ def test_options_that_cannot_work_together_are_told(wanted: OutputSpec, told: st
 def test_all_faults_of_an_output_are_told_at_once() -> None:
     message = faults(output(MERGE, {"path": "/x", "delete_method": "post", "batch": False}, keys=("a", "b")))
     assert message.count(";") == 2
+
+
+def test_an_answer_without_end_behind_the_status_of_a_success_does_not_hold_up_the_delivery() -> None:
+    """Were it read to its end, this test would take hours."""
+    with Api() as api:
+        api.on("POST", "/rows", Reply(200, {}, b"x" * 1_000_000, drip=0.05))
+        session = sink(api, timeout_seconds=0.3).begin_write(output(), SCHEMA)
+        session.write_batch(batch(0, 3))
+        assert session.commit().rows == 3
+        session.close()

@@ -39,7 +39,7 @@ USER_AGENT = "pz-http/0.1"
 MAX_HOPS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _KEPT = 64 * 1024
-"""Bytes of an error's body that are looked at."""
+"""Bytes that are looked at of a body that is no page: of an error, an access token."""
 
 _SLOWEST = 1024
 """Bytes per second, over a whole `timeout_seconds`, below which a body counts as stalled."""
@@ -195,11 +195,7 @@ class Client:
     def _refused(self, request: Request, response: httpx.Response, headers: Mapping[str, str]) -> ConnectorError:
         body = b""
         with suppress(Exception):
-            stream = bodies.decoded(response.iter_raw(), bodies.encodings_of(headers), lambda _: None)
-            for piece in stream:
-                body += piece
-                if len(body) >= _KEPT:
-                    break
+            body = self._beginning(response, headers)
         return status_error(request.subject, response.status_code, headers, self._excerpt(request, body))
 
     def _excerpt(self, request: Request, body: bytes) -> str:
@@ -212,9 +208,8 @@ class Client:
     ) -> Answer:
         framing = bodies.framing_of(response.status_code, headers)
         if not request.needs_body:
-            with suppress(Exception):  # the status is the answer; the rest is read to keep the connection
-                for _ in response.iter_raw():
-                    continue
+            with suppress(Exception):  # the status is the answer; a short rest is read to keep the connection
+                self._beginning(response, {})
             return Answer(response.status_code, headers, request.url, None, b"", 0, framing)
         if framing is Framing.CLOSE and not request.whole:
             raise PermanentError(
@@ -235,6 +230,15 @@ class Client:
     def _check_size(self, size: int) -> None:
         if size > self.settings.max_bytes:
             raise bodies.too_large(self.settings.max_bytes)
+
+    def _beginning(self, response: httpx.Response, headers: Mapping[str, str]) -> bytes:
+        """As much of a body as anybody looks at where it is no page: a server may send one without end."""
+        body = b""
+        for piece in bodies.decoded(self._raw(response), bodies.encodings_of(headers), lambda _: None):
+            body += piece
+            if len(body) >= _KEPT:
+                break
+        return body
 
     def _raw(self, response: httpx.Response) -> Iterator[bytes]:
         """The bytes of the wire; a server that drips them one by one counts as one that does not answer."""
@@ -270,13 +274,16 @@ class Client:
 
     def _token_once(self, request: TokenRequest) -> Mapping[str, Any]:
         subject = f"connection '{self.settings.name}': token endpoint"
-        with network_errors(subject):
-            response = self._opened().post(
+        with (
+            network_errors(subject),
+            self._opened().stream(
+                "POST",
                 request.url,
                 data=dict(request.form),
                 headers={**request.headers, "Accept": "application/json"},
                 extensions={"trace": self._trace},
-            )
+            ) as response,
+        ):
             headers = {name.lower(): value for name, value in response.headers.items()}
             if response.status_code != 200:
                 failure = status_error(subject, response.status_code, headers, "")
@@ -284,7 +291,7 @@ class Client:
                     raise PermanentError(failure.message, code=Code.PZ0771, hint="check auth of the connection")
                 raise failure
             try:
-                answer = json.loads(response.content)
+                answer = json.loads(self._beginning(response, headers))
             except (ValueError, RecursionError) as error:
                 raise PermanentError(f"{subject}: the answer is not json", code=Code.PZ0771) from error
         if not isinstance(answer, dict):
