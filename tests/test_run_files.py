@@ -69,6 +69,26 @@ def test_a_pipeline_that_hands_a_staged_table_on_is_a_view_upon_it(tmp_path: Pat
     assert found == [("VIEW" if kind == "view" else "BASE TABLE",)]
 
 
+def test_text_is_staged_as_it_is_where_it_came_as_text(tmp_path: Path) -> None:
+    lines = "".join(f"{number},somebody called {number % 7}\n" for number in range(20_000))
+    files = {
+        "data/people.csv": "id,name\n" + lines,
+        "pipelines/people.sql": COPY,
+        "pipelines/configs/people.yml": "pipeline: people\nchecks:\n  - not_null: [id]\n",
+    }
+    assert errors(run(project(tmp_path, files))) == {}
+    (staging,) = tmp_path.glob(".pz/runs/*/staging.duckdb")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{staging}' AS run (READ_ONLY)")
+        info = "pragma_storage_info('run.staging.files__people')"
+        found = connection.execute(
+            f"SELECT column_name, compression FROM {info} WHERE segment_type <> 'VALIDITY'"
+        ).fetchall()
+    held = {name: {compression for column, compression in found if column == name} for name in ("id", "name")}
+    assert held["name"] == {"Uncompressed"}
+    assert "Uncompressed" not in held["id"]
+
+
 def test_a_failed_check_fails_the_run_but_not_the_sink(tmp_path: Path) -> None:
     files = {
         "data/people.csv": PEOPLE,

@@ -406,6 +406,8 @@ class NativeScan:
     distinct text. ``mechanism`` is a short label for plan reasons: no path, no SQL, no secret. ``schema_inferred``
     turns the inference warnings on. ``verify``, where given, is called after the rows were read and before they count: it
     raises when what was read is not what was planned (a file that changed, a compressed file that is cut off).
+    ``from_text`` says that the rows come from text: staging them as they are then takes about as much disk as the text,
+    and to look for a better way to hold them would take a quarter of the load's time.
     """
 
     relation: str
@@ -413,6 +415,7 @@ class NativeScan:
     setup: tuple[str, ...] = ()
     schema_inferred: bool = False
     sniffer: str | None = None
+    from_text: bool = False
     verify: Callable[[], None] | None = field(default=None, compare=False)
 
 

@@ -92,12 +92,14 @@ class Arrival:
 
     They lie in ``tables`` of schema ``staging``, which the move drops (default: the partition's part table; an empty tuple:
     there are no rows), or come from a FROM-able ``source`` (a native fragment) or an Arrow ``batch`` in memory.
+    ``from_text``: as `NativeScan` has it.
     """
 
     partition_id: str
     tables: tuple[str, ...] | None = None
     source: str | None = None
     batch: pa.Table | None = None
+    from_text: bool = False
 
     def __repr__(self) -> str:
         return "Arrival(...)"  # holds a partition id
@@ -294,13 +296,13 @@ class PartitionLedger:
             tables = self._tables_of(arrival)
             if tables != ():
                 with _source(cursor, arrival, tables) as source:
-                    self._create_main(cursor, source)
+                    self._create_main(cursor, source, from_text=arrival.from_text)
                 return
 
-    def _create_main(self, cursor: DuckDBPyConnection, source: str) -> None:
+    def _create_main(self, cursor: DuckDBPyConnection, source: str, *, from_text: bool = False) -> None:
         if self._columns is None:
             with transaction(cursor, Step.STAGE_ROWS) as tx:
-                tx.execute(f"CREATE TABLE IF NOT EXISTS {self.main} AS SELECT * FROM {source} LIMIT 0")
+                tx.execute(f"CREATE TABLE IF NOT EXISTS {self.main} {_shape(cursor, source, from_text)}")
             self._columns = describe(cursor, self.main)
 
     def _same_columns(self, cursor: DuckDBPyConnection, source: str) -> None:
@@ -361,6 +363,15 @@ class PartitionLedger:
             with transaction(cursor, Step.STAGE_ROWS) as tx:
                 for name in names:
                     tx.execute(f"DROP TABLE IF EXISTS {qualified(SCHEMA, name)}")
+
+
+def _shape(cursor: DuckDBPyConnection, source: str, from_text: bool) -> str:
+    """The columns of a new table for rows of ``source``, none of them in it yet."""
+    if not from_text:
+        return f"AS SELECT * FROM {source} LIMIT 0"
+    plain = {"VARCHAR": " USING COMPRESSION uncompressed"}
+    columns = [f"{quote(c.name)} {c.type}{plain.get(c.type, '')}" for c in describe(cursor, source)]
+    return f"({', '.join(columns)})"
 
 
 class PlanPinning:

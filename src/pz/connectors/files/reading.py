@@ -91,6 +91,7 @@ class FilePartition:
             mechanism=f"read {self.options.format}",
             schema_inferred=self.schema.inferred,
             sniffer=self._sniffer(),
+            from_text=self.options.format is not Format.PARQUET,
             verify=self.verify,
         )
 

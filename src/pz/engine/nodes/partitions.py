@@ -252,7 +252,9 @@ class _Work:
         self.context.run.staging.run_setup(scan.setup)
         if scan.schema_inferred:
             self.inferred = scan
-        self._complete(cursor, [Arrival(part.partition_id, source=scan.relation)], _verifier(part))
+        self._complete(
+            cursor, [Arrival(part.partition_id, source=scan.relation, from_text=scan.from_text)], _verifier(part)
+        )
 
     def _checkpointed(self, cursor: DuckDBPyConnection, part: CheckpointingPartition, stop: CancelToken) -> None:
         writer = PartWriter(cursor, self.landing.node.id, part.partition_id)
