@@ -131,19 +131,26 @@ MISFITS = [
     ("timestamp", '"hello-secret"'),
     ("timestamptz", "1700000000"),
     ("integer[]", '["secret"]'),
+    ("uuid", '"secret"'),
+    ("time", "17"),
+    ("struct(a integer)", '"secret"'),
+    ("enum('a', 'b')", '"secret"'),
+    ("map(varchar, integer)", '["secret"]'),
+    ("hugeint", '"secret"'),
 ]
 
 
 @pytest.mark.parametrize(("kind", "text"), MISFITS)
 def test_a_value_that_does_not_fit_is_told_by_column_and_never_by_value(kind: str, text: str) -> None:
     with pytest.raises(PermanentError) as caught:
-        served(f'[{{"value": null}}, {{"value": {text}}}]', {}, {"value": kind})
+        served(f'[{{"value": null}}, {{"value": {text}}}]', {}, {"other": "integer[]", "value": kind, "more": "uuid"})
     assert "'value'" in caught.value.message
     assert (
         text.strip('"[]') not in caught.value.message.replace("TIMESTAMP", "").replace("DECIMAL(9,2)", "")
         or text == "1"
     )
-    assert caught.value.code in {Code.PZ0766, Code.PZ0722}
+    assert caught.value.code == Code.PZ0766
+    assert caught.value.message.startswith("GET api:/items: column 'value'")
 
 
 def test_raw_landing_keeps_the_text_the_page_and_the_moment_and_takes_the_cursor_out() -> None:

@@ -45,6 +45,7 @@ _PYTHON: Mapping[str, Any] = {
 }
 """Kinds that are built directly; all others take the way through DuckDB's json reader, as in files."""
 
+_HINT = "correct the type in columns; varchar takes any json value"
 _STRIDE = 2_000
 """Rows whose columns are built in turn: few enough to stay in the processor's cache meanwhile."""
 
@@ -160,7 +161,7 @@ class ContractRecords:
             raise PermanentError(
                 f"{self._subject}: {_where(str(error))}",
                 code=Code.PZ0766,
-                hint="correct the type in columns; varchar takes any json value",
+                hint=_HINT,
             ) from error
         except msgspec.DecodeError as error:
             raise malformed(self._subject, error) from error
@@ -245,7 +246,7 @@ def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subj
         raise PermanentError(
             f"{subject}{place}: a value does not fit the type {type_.sql}",
             code=Code.PZ0766,
-            hint="correct the type in columns; varchar takes any json value",
+            hint=_HINT,
         ) from error
 
 
@@ -320,9 +321,23 @@ def _through_duckdb(
             out.write(msgspec.json.format(b"{" + b",".join(cells) + b"}", indent=-1) + b"\n")
     try:
         table = read_file(file, "json", {name: type_.sql for name, type_ in through.items()}, subject, {})
+    except PermanentError as error:
+        raise _blamed(file, through, subject, error) from error
     finally:
         file.unlink()  # durable: ok - lives no longer than this call
     return {name: table.column(name).combine_chunks() for name in through}
+
+
+def _blamed(file: Path, through: Mapping[str, DuckType], subject: str, error: PermanentError) -> PermanentError:
+    """The error with the column whose value does not fit: DuckDB may name a line only."""
+    for name, type_ in through.items():
+        try:
+            read_file(file, "json", {name: type_.sql}, subject, {})
+        except PermanentError:
+            return PermanentError(
+                f"{subject}: column '{name}': a value does not fit the type {type_.sql}", code=Code.PZ0766, hint=_HINT
+            )
+    return error
 
 
 def read_file(
