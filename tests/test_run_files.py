@@ -80,7 +80,7 @@ def test_text_is_staged_as_it_is_where_it_came_as_text(tmp_path: Path) -> None:
     (staging,) = tmp_path.glob(".pz/runs/*/staging.duckdb")
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{staging}' AS run (READ_ONLY)")
-        info = "pragma_storage_info('run.staging.files__people')"
+        info = "pragma_storage_info('run.staging.src_files__people')"
         found = connection.execute(
             f"SELECT column_name, compression FROM {info} WHERE segment_type <> 'VALIDITY'"
         ).fetchall()
