@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,18 @@ def test_a_column_that_cannot_pass_sends_the_rows_as_batches_and_the_run_says_wh
     assert 'column "n" has another type at the target; rows go as batches' in said
     assert [(node.fused, node.rows) for node in result.nodes] == [(True, 3000)] * 3
     assert rows_of(database, "copy", "id, trim_scale(n)") == rows_of(database, "items", "id, trim_scale(n)")
+
+
+def test_declared_columns_come_as_declared(tmp_path: Path, database: Database) -> None:
+    database.run(
+        "CREATE TABLE items (i int, n numeric(50,10), u numeric(50,10), t timestamptz)",
+        "INSERT INTO items VALUES (1, 1234567890123456789012345678901234567890, 2.5, '2024-01-01 02:00+02')",
+    )
+    columns = {"i": "bigint", "n": "varchar", "t": "timestamp"}
+    assert errors(run(chain(tmp_path, database, entities={"items": {"read": {"columns": columns}}}))) == {}
+    assert database.rows("SELECT *, pg_typeof(i)::text FROM copy") == [
+        (1, "1234567890123456789012345678901234567890.0000000000", datetime(2024, 1, 1), "bigint")
+    ]
 
 
 def test_columns_whose_names_differ_by_case_alone_are_not_mistaken(tmp_path: Path, database: Database) -> None:

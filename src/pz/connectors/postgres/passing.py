@@ -19,7 +19,7 @@ from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.types import READ_AS, ReadColumn, numeric_shape, read_columns
-from pz.errors import Cancelled
+from pz.errors import Cancelled, PermanentError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def passed_expression(attribute: Attribute, column: ReadColumn, wanted: str) -> 
     """What to select so that a column comes as ``wanted``, with the value that it would have through DuckDB; else None."""
     bare, plain = quote(attribute.name), wanted.partition("(")[0]
     as_text = plain in _TEXTS and column.duckdb == "VARCHAR"
-    (natural,) = read_columns((attribute,), None, subject="")
-    if column.duckdb != natural.duckdb:  # declared otherwise: the cast is the declaration's
+    if column.duckdb != _natural(attribute):  # declared otherwise: the cast is the declaration's
         declared = _TYPE_OF_DUCKDB.get(column.duckdb)
         return column.expression if as_text or (declared is not None and declared == plain) else None
     have = wire_type(attribute.type)
@@ -91,6 +90,15 @@ def passed_expression(attribute: Attribute, column: ReadColumn, wanted: str) -> 
     if (name, plain) in {("json", "jsonb"), ("jsonb", "json"), ("oid", "int8")}:
         return f"{bare}::{plain}"
     return None
+
+
+def _natural(attribute: Attribute) -> str | None:
+    """The DuckDB type in which the column is read unless declared; None where it can be read as declared only."""
+    try:
+        (column,) = read_columns((attribute,), None, subject="")
+    except PermanentError:
+        return None
+    return column.duckdb
 
 
 def _digits_kept(have: str, wanted: str) -> bool:
