@@ -14,6 +14,7 @@ __all__ = ["_database", "database", "postgres_server"]
 settings.register_profile("pz", deadline=None)
 settings.load_profile("pz")
 
-# A shell starts its background jobs deaf to Ctrl-C, and children inherit that; the tests of signals need ears.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts its background jobs deaf to Ctrl-C, nohup to hang-ups, and children inherit that; the tests of signals need ears.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)

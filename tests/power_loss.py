@@ -93,6 +93,10 @@ class Disk:
 
     def do(self, call: Call) -> None:
         """Play one recorded call."""
+        if call.path == ".":
+            if call.name == "fsync":
+                self._flush(self._root)
+            return
         self._play(call)
         if self._elsewhere and call.path.startswith(f"{self._elsewhere}/"):
             parent, name = self._at(call.path)

@@ -344,7 +344,9 @@ class _Tracer:
         return Call(name, path, self._below(to) or to)
 
     def _below(self, path: str) -> str | None:
-        """Relative to the root, None outside it."""
+        """Relative to the root (which is ``.``), None outside it."""
+        if path == self._root:
+            return "."
         inside = path.startswith(self._root + "/")
         left_out = any(path == folder or path.startswith(folder + "/") for folder in self._without)
         return path[len(self._root) + 1 :] if inside and not left_out else None
