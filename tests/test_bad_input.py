@@ -171,6 +171,7 @@ def test_a_cursor_may_have_any_spelling_of_a_type_that_can_be_one(kind: str, tmp
         ("threads: 2147483647", "PZ0120", "1024"),
         ("duckdb: { threads: 2147483647 }", "PZ0120", "1024"),
         ("duckdb: { memory_limit: 1KB }", "PZ0708", "memory_limit"),
+        ("duckdb: { memory_limit: 1MB }", "PZ0708", "memory_limit"),
         ("duckdb: { memory_limit: 99999999TB }", "PZ0708", "memory_limit"),
     ],
 )

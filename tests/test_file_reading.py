@@ -112,6 +112,34 @@ class TestColumns:
         rows = read(tmp_path, dataset("f.json", format="json"))
         assert rows[-1] == (2, "x")
 
+    @pytest.mark.parametrize("layout", ["ndjson", "array"])
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            (b'{"a":1,"A":2}', "differ from others in case alone: 'A'"),
+            (b'{"":1}', "keys that are empty or differ from others in case alone: ''"),
+            (b'{"c":{"d":1,"D":2}}', "differ from others in case alone"),
+        ],
+    )
+    def test_json_keys_that_would_be_lost_are_refused(
+        self, text: bytes, words: str, layout: str, tmp_path: Path
+    ) -> None:
+        put(tmp_path, b"[" + text + b"]" if layout == "array" else text, "f.json")
+        assert words in refused(tmp_path, dataset("f.json", format="json", layout=layout)).message
+
+    def test_json_keys_that_look_renamed_are_kept(self, tmp_path: Path) -> None:
+        put(tmp_path, b'{"a_1":1,"C0":2}\n{"a":3}', "f.json")
+        assert same(tmp_path, dataset("f.json", format="json")) == [(1, 2, None), (None, None, 3)]
+
+    def test_declared_json_keys_must_be_there_as_they_are_spelled(self, tmp_path: Path) -> None:
+        put(tmp_path, b'{"A":1,"b":"x"}', "f.json")
+        error = refused(tmp_path, dataset("f.json", AB, format="json"))
+        assert (error.code, "'A' where `columns` declares 'a'" in error.message) == (Code.PZ0353, True)
+        put(tmp_path, b'{"x":1}', "f.json")
+        assert "none of the keys" in refused(tmp_path, dataset("f.json", AB, format="json")).message
+        put(tmp_path, b'{"b":"x"}', "f.json")
+        assert same(tmp_path, dataset("f.json", AB, format="json")) == [(None, "x")]
+
     def test_a_hive_like_folder_adds_no_column(self, tmp_path: Path) -> None:
         put(tmp_path, b"a,b\n1,x\n", "y=2024/f.csv")
         assert same(tmp_path, dataset("y=2024/*.csv")) == [(1, "x")]

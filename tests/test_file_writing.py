@@ -99,6 +99,15 @@ def test_csv_quotes_what_must_be_quoted_and_tells_null_from_empty(way: str, tmp_
 
 
 @both_ways
+@pytest.mark.parametrize("format_", ["csv", "tsv"])
+@pytest.mark.parametrize("value", ["'a' || chr(0)", "['a', chr(0)]", "{'k': chr(0)}"])
+def test_a_nul_is_refused_where_its_reader_would_refuse_it(way: str, format_: str, value: str, tmp_path: Path) -> None:
+    with pytest.raises((PermanentError, duckdb.Error), match=f"column 'b'.*: {format_} cannot hold a NUL character"):
+        write(tmp_path, way, output(format=format_), f"SELECT 'fine' AS a, {value} AS b")
+    assert not (tmp_path / f"out/out.{format_}").exists()
+
+
+@both_ways
 def test_nulls_in_a_single_column_come_back(way: str, tmp_path: Path) -> None:
     rows: Rows = [(None,), ("",), ("x",), (None,)]
     write(tmp_path, way, output(format="csv"), "SELECT * FROM (VALUES (NULL), (''), ('x'), (NULL)) AS v(a)")

@@ -248,6 +248,9 @@ def check_file(path: Path) -> None:
         raise StateError(Problem(Code.PZ0708, f"{path} is not a staging database, or was cut off"))
 
 
+_MEMORY_WORDS = ("out of memory", "memory value", "could not allocate")
+
+
 def opening_failure(path: Path, failure: Exception) -> StateError:
     """The coded error for whatever opening or creating a staging file raised."""
     text = str(failure)
@@ -256,7 +259,7 @@ def opening_failure(path: Path, failure: Exception) -> StateError:
     if "Conflicting lock" in text or "Could not set lock" in text or "file handle conflict" in text:
         return StateError(Problem(Code.PZ0533, f"{path} is open in a process that writes to it"))
     reason = redact(failure).splitlines()[0] if redact(failure) else type(failure).__name__
-    hint = _MEMORY_HINT if "out of memory" in text.lower() or "Memory value" in text else None
+    hint = _MEMORY_HINT if any(words in text.lower() for words in _MEMORY_WORDS) else None
     return StateError(Problem(Code.PZ0708, f"{path} cannot be opened: {reason}", hint=hint))
 
 

@@ -31,6 +31,11 @@ _PLAIN = (
     ("GZIP", "is not a gzip file", None),
     ("ZSTD", "is not a zstd file", None),
     ("top-level JSON array", "is not one json array of objects", "use `layout: ndjson` for an object a line"),
+    (
+        "Duplicate name",
+        "has keys that differ from others in case alone",
+        "rename them at the source: SQL does not tell them apart",
+    ),
     ("expected records", "does not hold json objects", None),
     ("byte order mark", "starts with a byte order mark", "save it as UTF-8 without one"),
     ("No magic bytes", "is not a parquet file", None),
@@ -80,6 +85,8 @@ def own_fault(error: Exception) -> ConnectorError | None:
 
 
 def _hint_of(message: str) -> str | None:
+    if "NUL character" in message:
+        return "take it out in the pipeline: replace(column, chr(0), '')"
     return _DECLARE if "does not fit" in message or "would lose" in message else None
 
 

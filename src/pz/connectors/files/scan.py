@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -61,6 +62,8 @@ def discover(files: Sequence[FileStamp], options: ReadOptions, contract: Mapping
             schema = _typed(connection, declared, False, Dialect())
             if options.format is Format.PARQUET and files:
                 _check_parquet(connection, files, schema)
+            elif options.format is Format.JSON:
+                _check_json(connection, [file for file in files if file.size > 0], options, schema)
             return schema
         if not files:
             raise PermanentError(
@@ -128,7 +131,28 @@ def _infer_json(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp
         raise PermanentError(message, code=Code.PZ0722, hint="declare `columns`")
     whole = f"sample_size = -1, maximum_sample_files = {len(filled)}, union_by_name = true"
     found = connection.execute(f"DESCRIBE SELECT * FROM {_json_call(filled, options, whole)}").fetchall()
-    return _typed(connection, [Column(str(row[0]), str(row[1])) for row in found], True, Dialect())
+    columns = [Column(str(row[0]), str(row[1])) for row in found]
+    _refuse_renamed(connection, filled, options, {column.name for column in columns})
+    return _typed(connection, columns, True, Dialect())
+
+
+def _refuse_renamed(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], options: ReadOptions, names: set[str]
+) -> None:
+    """DuckDB renames a key that SQL cannot tell from another one, or that is empty, and then finds no value for it."""
+    if not any(_RENAMED.fullmatch(name) for name in names):
+        return
+    objects = f"read_json_objects([{_listed(files)}], {_json_shape(options)})"
+    keys = connection.execute(f"SELECT DISTINCT unnest(json_keys(json)) FROM {objects} ORDER BY ALL").fetchall()
+    lost = ", ".join(f"'{key}'" for (key,) in keys if key not in names)
+    if lost:
+        message = f"file '{files[0].name}'" if len(files) == 1 else "one of the files"
+        message = f"{message} has keys that are empty or differ from others in case alone: {lost}"
+        raise PermanentError(message, code=Code.PZ0722, hint=_KEYS_HINT)
+
+
+_RENAMED = re.compile(r".*_\d+|C\d+")
+_KEYS_HINT = "rename them at the source: SQL does not tell them apart"
 
 
 def _infer_parquet(connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp]) -> FileSchema:
@@ -157,6 +181,39 @@ def _check_parquet(connection: duckdb.DuckDBPyConnection, files: Sequence[FileSt
 
         raise explain(error, {str(file.path): file.name for file in files}) from error
     _refuse_missing(files[0], schema, held)
+
+
+def _check_json(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[FileStamp], options: ReadOptions, schema: FileSchema
+) -> None:
+    """A record may lack a key, but the first ones of the first file must have some, spelled as declared: keys tell case
+    apart, and every value of a misspelled one would be NULL.
+    """
+    import duckdb
+
+    if not files:
+        return
+    objects = f"read_json_objects([{_listed(files[:1])}], {_json_shape(options)})"
+    sample = f"SELECT json FROM {objects} WHERE json_type(json) = 'OBJECT' LIMIT {_SAMPLE}"
+    try:
+        rows = connection.execute(f"SELECT DISTINCT unnest(json_keys(json)) FROM ({sample})").fetchall()
+    except duckdb.Error:
+        return  # reading the file says better what is wrong with it
+    keys = {str(row[0]) for row in rows}
+    folded = {key.lower(): key for key in keys}
+    lacking = [column.name for column in schema.columns if column.name not in keys]
+    other = next((name for name in lacking if name.lower() in folded), None)
+    if other is not None:
+        message = f"file '{files[0].name}' has the key '{folded[other.lower()]}' where `columns` declares '{other}'"
+        raise PermanentError(
+            message, code=Code.PZ0353, hint="spell the column as the file does, and rename it in the pipeline"
+        )
+    if keys and len(lacking) == len(schema.columns):
+        message = f"the first records of file '{files[0].name}' have none of the keys that `columns` declares"
+        raise PermanentError(message, code=Code.PZ0353, hint="correct the names in `columns`")
+
+
+_SAMPLE = 1000
 
 
 def _refuse_missing(file: FileStamp, schema: FileSchema, held: set[str]) -> None:
@@ -246,14 +303,20 @@ def _json_part(files: Sequence[FileStamp], options: ReadOptions, schema: FileSch
 
 
 def _json_call(files: Sequence[FileStamp], options: ReadOptions, extra: str) -> str:
-    listed = ", ".join(literal(str(file.path)) for file in files)
+    return (
+        f"read_json([{_listed(files)}], {_json_shape(options)}, records = 'true', hive_partitioning = false, {extra})"
+    )
+
+
+def _json_shape(options: ReadOptions) -> str:
     shape = "array" if options.layout is Layout.ARRAY else "newline_delimited"
     # DuckDB's json reader has a name of its own for files that are not compressed.
     named = "uncompressed" if options.compression is Compression.NONE else options.compression
-    compression = "" if named is None else f", compression = {literal(str(named))}"
-    return (
-        f"read_json([{listed}], format = '{shape}', records = 'true', hive_partitioning = false{compression}, {extra})"
-    )
+    return f"format = '{shape}'" + ("" if named is None else f", compression = {literal(str(named))}")
+
+
+def _listed(files: Sequence[FileStamp]) -> str:
+    return ", ".join(literal(str(file.path)) for file in files)
 
 
 def _parquet_call(files: Sequence[FileStamp], extra: str = "") -> str:

@@ -142,8 +142,18 @@ def writing(format_: Format, column: str, type_: DuckType) -> str:
         raise PermanentError(message, code=Code.PZ0723, hint="select one member of the union, or cast it to varchar")
     rule = {Format.JSON: _json_leaf, Format.PARQUET: _parquet_leaf}.get(format_)
     if rule is None:
-        return quote(column)
+        return _delimited(format_, column, type_)
     return _convert(quote(column), type_, lambda sql, leaf: rule(column, sql, leaf)) or quote(column)
+
+
+def _delimited(format_: Format, column: str, type_: DuckType) -> str:
+    """Delimited text holds everything but a NUL, at which its readers stop."""
+    sql = quote(column)
+    if not any(part.kind in {"varchar", "json"} for part in type_.walk()):
+        return sql
+    refusal = fault(Code.PZ0723, f"column '{column}': {format_} cannot hold a NUL character", type_.sql)
+    text = sql if type_.kind in {"varchar", "json"} else f"CAST({sql} AS VARCHAR)"
+    return f"CASE WHEN contains({text}, chr(0)) THEN {refusal} ELSE {sql} END"
 
 
 def _json_leaf(column: str, sql: str, type_: DuckType) -> str | None:
