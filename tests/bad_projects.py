@@ -386,6 +386,7 @@ CONNECTORS = [
         "did you mean 'format'?",
         message="output 'lake.out'",
     ),
+    Bad("PZ0305", project("connectors: [{ package: pz-nope }]\n"), "project.yml:3", "pip install pz-nope"),
     Bad("PZ0305", connection("  connector: localfile\n"), "connections.yml:2", "did you mean 'localfiles'?"),
     Bad(
         "PZ0312",

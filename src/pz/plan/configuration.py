@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 
 from pz.connectors.localpath import os_refusals
 from pz.connectors.options import Side, check_options
@@ -17,7 +18,7 @@ __all__ = ["check_configuration"]
 
 def check_configuration(project: Project, graph: Graph, registry: Registry) -> tuple[Problem, ...]:
     """All faults of connections, read options and write options: PZ0301, PZ0305, PZ0345."""
-    found: list[Problem] = []
+    found: list[Problem] = list(_requirements(project))
     usable: set[str] = set()
     for connection in project.connections.values():
         problems = tuple(_connection(project, connection, registry))
@@ -28,6 +29,28 @@ def check_configuration(project: Project, graph: Graph, registry: Registry) -> t
         if isinstance(node, SourceNode | SinkNode) and node.connection in usable:
             found.extend(_entity(project, node, registry))
     return tuple(found)
+
+
+def _requirements(project: Project) -> Iterator[Problem]:
+    """Distributions that the project names and that are not installed; the reference's own packages are built in."""
+    for required in project.connectors:
+        if required.package.startswith(_BUILT_IN):
+            continue
+        try:
+            version(required.package)
+        except PackageNotFoundError:
+            message = f"package '{required.package}', which `connectors` names, is not installed"
+            place = required.location
+            yield Problem(
+                Code.PZ0305,
+                message,
+                place.file if place else None,
+                place.line if place else None,
+                hint=f"pip install {required.package}, or remove the entry",
+            )
+
+
+_BUILT_IN = "Pz.Connector."
 
 
 def _connection(project: Project, connection: ConnectionDecl, registry: Registry) -> Iterable[Problem]:
