@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
 
 import pz
 from http_server import Api, Asked, Reply, paged
+from pz.staging.part_writer import PartWriter
 from running import errors, project, rows, run, statuses
 
 RECORDS = [{"id": n, "name": f"n{n}", "made": f"2024-01-{n + 1:02d}T00:00:00Z", "price": n / 4} for n in range(25)]
@@ -93,3 +99,32 @@ def test_a_wait_that_the_server_asks_for_holds_for_all_nodes_of_the_connection(t
     waited = {node.name: node.ops["throttle_wait_ms"] for node in result.nodes if node.ops is not None}
     assert waited["src_api__one"] > 0
     assert waited["src_api__two"] > 0
+
+
+def test_a_disk_that_is_full_ends_the_crawl_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when somebody lets go of the failure: the reader's threads and files go with it."""
+    whole = PartWriter.append
+    calls: list[int] = []
+
+    def append(self: PartWriter, batch: pa.RecordBatch) -> int:
+        calls.append(threading.active_count())
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(self, batch)
+
+    with Api() as api:
+        api.route("GET", "/v1/items", lambda asked: Reply.json([{"id": int(asked.query["page"])}]))
+        opened = api_project(tmp_path, api)
+        monkeypatch.setattr("pz.staging.part_writer.PartWriter.append", append)
+        kept: list[BaseException] = []
+        monkeypatch.setattr("pz.engine.nodes.partitions._Work._failure", lambda self, total: _keep(self, kept))
+        result = run(opened)
+        assert "failed" in statuses(result).values(), statuses(result)
+        assert kept
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("pz-http")]
+
+
+def _keep(work: Any, kept: list[BaseException]) -> BaseException:
+    kept += work.failures
+    failure: BaseException = work.failures[0]
+    return failure
