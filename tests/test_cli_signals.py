@@ -63,6 +63,35 @@ def test_the_announcement_cannot_hold_the_signal_up() -> None:
     never.set()
 
 
+def test_work_that_cannot_be_stopped_does_not_hold_up_the_second_signal() -> None:
+    cancel, ended, never = CancelToken(), threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        never.wait()
+
+    cancel.on_cancel(stuck)
+    with StopSignals(cancel, end=lambda code: ended.set()):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert cancel.wait(30)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.wait(30)
+    never.set()
+
+
+def test_a_callback_that_fails_keeps_no_other_from_hearing_of_the_stop() -> None:
+    cancel, heard = CancelToken(), list[int]()
+
+    def fail() -> None:
+        raise RuntimeError("closed")
+
+    cancel.on_cancel(lambda: heard.append(1))
+    cancel.on_cancel(fail)
+    cancel.on_cancel(lambda: heard.append(2))
+    with pytest.raises(RuntimeError, match="closed"):
+        cancel.cancel()
+    assert heard == [1, 2]
+
+
 _BUSY = """
 import hashlib
 from pz.cli.signals import StopSignals

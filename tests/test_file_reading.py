@@ -468,6 +468,13 @@ class TestPartitions:
         with pytest.raises(Cancelled):
             list(partition.read(BatchOptions(max_rows=10), cancel))
 
+    def test_a_cancellation_leaves_a_finished_read_alone(self, tmp_path: Path) -> None:
+        put(tmp_path, b"a,b\n1,x\n")
+        (partition,) = partitions(tmp_path, dataset("f.csv", AB))
+        cancel = CancelToken()
+        assert sum(batch.num_rows for batch in partition.read(BatchOptions(), cancel)) == 1
+        cancel.cancel()  # its connection is closed by now, and a closed one refuses to be interrupted
+
 
 class TestHintsAndWindows:
     def test_columns_and_filters_are_pushed_on_both_ways(self, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ class StopSignals:
     """Context manager that turns SIGINT, SIGTERM and SIGHUP into ``cancel``.
 
     A signal that the parent process told us to ignore (``nohup``, a background job) stays ignored. ``announce`` is called
-    after the first signal, ``last_words`` before a second one ends the process with 128 + its number; both in a thread of
-    their own, so that a blocked terminal cannot hold the signal up. ``end`` is replaceable for tests.
+    after the first signal, ``last_words`` before a second one ends the process with 128 + its number. Both and ``cancel``
+    have a thread of their own, so that neither a blocked terminal nor a server that does not take the request to stop can
+    hold up the second signal. ``end`` is replaceable for tests.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class StopSignals:
                 continue
             seen += 1
             if seen == 1:
-                self._cancel.cancel()
+                _aside(self._cancel.cancel)
                 _aside(self._announce)
             else:
                 _aside(self._last_words).join(0.2)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from pz.connectors.contract import BatchOptions, Column
+from pz.connectors.contract import BatchOptions, CancelToken, Column
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
-__all__ = ["casts", "sized"]
+__all__ = ["casts", "interrupted_by", "sized"]
 
 
 def casts(columns: Sequence[Column] | None) -> str:
@@ -19,6 +21,25 @@ def casts(columns: Sequence[Column] | None) -> str:
     if columns is None:
         return "*"
     return ", ".join(f"CAST({quote(column.name)} AS {column.type}) AS {quote(column.name)}" for column in columns)
+
+
+@contextmanager
+def interrupted_by(cancel: CancelToken, connection: DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt what runs on a connection of DuckDB when ``cancel`` fires during the block, and leave it alone afterwards.
+
+    A connection that is closed refuses to be interrupted, and a token lives longer than any of them.
+    """
+    import duckdb
+
+    def interrupt() -> None:
+        with suppress(duckdb.ConnectionException):  # closed at this moment
+            connection.interrupt()
+
+    forget = cancel.on_cancel(interrupt)
+    try:
+        yield
+    finally:
+        forget()
 
 
 def sized(pieces: Iterable[pa.RecordBatch], options: BatchOptions) -> Iterator[pa.RecordBatch]:

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 from pathlib import Path
@@ -225,12 +226,13 @@ class CancelToken:
         return self._event.is_set()
 
     def cancel(self) -> None:
-        """Ask to stop; callbacks run once, in this thread."""
+        """Ask to stop; callbacks run once, in this thread, each of them also where another one raises."""
         with self._lock:
             callbacks, self._callbacks = self._callbacks, []
             self._event.set()
-        for callback in callbacks:
-            callback()
+        with ExitStack() as calls:
+            for callback in reversed(callbacks):
+                calls.callback(callback)
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Run ``callback`` when cancelled (at once if it already is): the place for `interrupt()`.

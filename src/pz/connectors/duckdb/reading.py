@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.batches import interrupted_by
 from pz.connectors.bounds import shaped
 from pz.connectors.contract import (
     BatchOptions,
@@ -135,8 +136,7 @@ class TablePartition:
         import duckdb
         import pyarrow as pa
 
-        with self.place.cursor(self.shared) as cursor:
-            cancel.on_cancel(cursor.interrupt)
+        with self.place.cursor(self.shared) as cursor, interrupted_by(cancel, cursor):
             try:
                 for batch in cursor.sql(f"SELECT * FROM {self.scan.relation}").to_arrow_reader(options.max_rows):
                     cancel.raise_if_set()

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from pz.connectors.batches import sized
+from pz.connectors.batches import interrupted_by, sized
 from pz.connectors.bounds import shaped
 from pz.connectors.contract import (
     BatchOptions,
@@ -110,9 +110,9 @@ class FilePartition:
         sql = f"SELECT * FROM {self.native_scan().relation}"
         connection = open_scratch(threads=1 if self.options.frugal else None)
         try:
-            cancel.on_cancel(connection.interrupt)
-            pieces = connection.sql(sql).to_arrow_reader(min(_PIECE_ROWS, options.max_rows))
-            yield from _held_back(sized(pieces, options), cancel, self.verify)
+            with interrupted_by(cancel, connection):
+                pieces = connection.sql(sql).to_arrow_reader(min(_PIECE_ROWS, options.max_rows))
+                yield from _held_back(sized(pieces, options), cancel, self.verify)
         except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
             cancel.raise_if_set()
             raise self.explain(error) or PermanentError(
