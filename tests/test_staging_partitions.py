@@ -461,3 +461,21 @@ def test_a_group_completes_when_it_is_full_and_at_the_end(
     assert len(grouping.add(Arrival("big", batch=rows(6, 100)), 100).completed) == 3
     assert grouping.flush().completed == ()
     assert held(cursor) == list(range(106))
+
+
+def test_rows_that_become_the_main_table_are_verified_like_any(
+    cursor: duckdb.DuckDBPyConnection, ledger: PartitionLedger
+) -> None:
+    """The first partition's table is renamed instead of copied; what it was read from may have changed all the same."""
+
+    def changed() -> None:
+        raise PermanentError("it changed while it was read")
+
+    pin(cursor, ledger, "a")
+    arrival = land(cursor, "a", 0, 3)
+    with pytest.raises(PermanentError, match="changed while it was read"):
+        ledger.complete(cursor, [arrival], before_commit=changed)
+    assert Ledger(cursor).finished(NODE) == frozenset()
+    assert ledger.columns is None
+    ledger.complete(cursor, [arrival], before_commit=lambda: None)
+    assert held(cursor) == [0, 1, 2]

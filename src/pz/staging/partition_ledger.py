@@ -147,9 +147,9 @@ class PartitionLedger:
     def start(self, cursor: DuckDBPyConnection, *, discard_done: bool = False) -> Start:
         """Begin an attempt: drop what is left of the last one, say what is done.
 
-        Dropped are this node's part tables, unless a checkpoint claims them. With
-        ``discard_done`` (a feed's only partition must be read again for a fresh token) nothing counts as done, nor when
-        the main table does not hold what the ledger accounts for, or was read in another way.
+        Dropped are this node's part tables, unless a checkpoint claims them. With ``discard_done`` (a feed's only partition
+        must be read again for a fresh token) nothing counts as done, nor when the main table does not hold what the ledger
+        accounts for, or was read in another way.
         """
         ledger = Ledger(cursor)
         if discard_done or ledger.node_read(self.node_id) != self.read or not self._is_sound(cursor):
@@ -213,7 +213,7 @@ class PartitionLedger:
         if self._columns is None:
             with self._lock:
                 if self._columns is None and self._adopts(cursor, arrivals, where):
-                    return (self._adopt(cursor, arrivals[0]),)
+                    return (self._adopt(cursor, arrivals[0], before_commit),)
                 self._create_main_for(cursor, arrivals)
         with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
             together, singly = _split_batches(arrivals)
@@ -282,11 +282,15 @@ class PartitionLedger:
             and not table_exists(cursor, self.table)
         )
 
-    def _adopt(self, cursor: DuckDBPyConnection, arrival: Arrival) -> Completed:
+    def _adopt(
+        self, cursor: DuckDBPyConnection, arrival: Arrival, before_commit: Callable[[], None] | None
+    ) -> Completed:
         (name,) = self._tables_of(arrival) or ()
         with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
             tx.execute(f"ALTER TABLE {qualified(SCHEMA, name)} RENAME TO {quote(self.table)}")
             moved = Completed(arrival.partition_id, count_rows(cursor, self.main), 0)
+            if before_commit is not None:
+                before_commit()
             self._record(tx, [moved])
         self._columns = describe(cursor, self.main)
         return moved
