@@ -19,8 +19,10 @@ from postgres_proxy import Link, Proxy, Verdict, commits_a_load
 from postgres_server import Database
 from postgres_support import APPEND, dataset, output, rows_of, sink_of, source_of
 from pz.connectors.contract import CancelToken, Column, CopyingSession, NotCopied, OutputSpec
+from pz.connectors.postgres.sink import PostgresSink
 from pz.durable import Step
 from pz.plan.model import Way
+from pz.staging.session import StagingSession
 from running import errors, run
 from test_postgres_types import CASES, Case
 from test_run_postgres import LEDGERS, demo, told
@@ -78,6 +80,24 @@ def test_a_plain_chain_between_two_tables_passes_through_and_says_so(tmp_path: P
     assert [(node.fused, node.rows) for node in result.nodes] == [(True, 2000)] * 3
     assert rows_of(items, "copy") == rows_of(items, "items")
     assert items.rows("SELECT rows FROM _pz_slices") == [(2000,)]
+
+
+def test_an_attempt_is_durable_before_the_target_hears_of_it(
+    tmp_path: Path, items: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB flushes what its log holds and not the log's name: without the folder, power loss could take the attempt."""
+    seen: list[str] = []
+    monkeypatch.setattr(StagingSession, "flush_folder", lambda session: seen.append("flushed"))
+    begin = PostgresSink.begin_write
+
+    def noted(*told: Any) -> Any:
+        seen.append("begun")
+        return begin(*told)
+
+    monkeypatch.setattr(PostgresSink, "begin_write", noted)
+    assert errors(run(chain(tmp_path, items))) == {}
+    assert seen[0] == "flushed"
+    assert "flushed" in seen[seen.index("begun") :]
 
 
 @pytest.mark.parametrize(

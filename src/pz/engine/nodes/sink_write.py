@@ -79,7 +79,7 @@ def deliver_feed(context: NodeContext, node: SinkNode, output: OutputSpec, feed:
     retries delivers that once, whatever the table holds when it is read again.
     """
     with context.sink(node.connection) as sink, context.cursor() as cursor, context.run.staging.cursor() as books:
-        ledger = DeliveryLedger(node.id, context.run.run_id)
+        ledger = _ledger(context, node)
         return _Delivery(context, node, sink, cursor, books, ledger, output, "", feed=feed).run()
 
 
@@ -95,7 +95,7 @@ def deliver(context: NodeContext, node: SinkNode) -> Outcome:
             origin=context.run.record.origin,
             node=node.id,
         )
-        ledger = DeliveryLedger(node.id, context.run.run_id, context.run.staging.flush_folder)
+        ledger = _ledger(context, node)
         if context.planned.way is Way.NATIVE_COPY:
             ordinal = ledger.begin_attempt(books)
             rows = run_copy(context, cursor, sink, output, relation)
@@ -103,6 +103,11 @@ def deliver(context: NodeContext, node: SinkNode) -> Outcome:
             return Outcome(rows)
         captured = captured_inputs(context, books, node)
         return _Delivery(context, node, sink, cursor, books, ledger, output, relation, captured).run()
+
+
+def _ledger(context: NodeContext, node: SinkNode) -> DeliveryLedger:
+    """What it records survives power loss before the destination hears of it."""
+    return DeliveryLedger(node.id, context.run.run_id, context.run.staging.flush_folder)
 
 
 @dataclass
