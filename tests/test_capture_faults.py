@@ -8,8 +8,10 @@ import re
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -20,6 +22,8 @@ from postgres_server import Database
 from postgres_support import dataset, spec
 from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec, TransientError
 from pz.connectors.postgres.connector import Postgres
+from pz.engine.nodes.snapshot_pieces import hold
+from pz.staging.session import StagingSession
 from running import errors, run
 
 
@@ -295,3 +299,17 @@ def test_a_snapshot_that_failed_for_good_holds_nothing_and_the_retry_begins_anew
         database.run("DELETE FROM orders WHERE id <= 1000")
         assert errors(opened.retry()) == {}
     assert differences(database) == []
+
+
+def test_a_snapshot_whose_table_cannot_be_made_is_not_held(tmp_path: Path) -> None:
+    """The next attempt would take a held one for a table that its pieces can go into."""
+    with StagingSession.create(tmp_path, memory_limit_bytes=300_000_000) as staging:
+        run_context = SimpleNamespace(staging=staging)
+        context: Any = SimpleNamespace(
+            run=run_context, snapshot=None, cursor=staging.cursor, release=lambda: None, cancel=CancelToken()
+        )
+        taken = SimpleNamespace(pieces=lambda cancel: [None], close=lambda: None)
+        landing: Any = SimpleNamespace(node=SimpleNamespace(key="src.orders"))
+        with pytest.raises(duckdb.Error):
+            hold(context, landing, cast("Any", taken), "no_such_schema.t", pa.schema([("id", pa.int64())]))
+    assert context.snapshot is None
