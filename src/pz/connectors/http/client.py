@@ -314,20 +314,21 @@ class Client:
             return self._http
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the sockets, so that a cancellation can break them."""
+        """Remember the sockets, so that a cancellation can break them; one that came during a connect breaks it now."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             found = info["return_value"].get_extra_info("socket")
             if found is not None:
                 with self._lock:
                     self._sockets = {known for known in self._sockets if known.fileno() >= 0}
                     self._sockets.add(found)
+                if self._stopped.is_set():
+                    self.interrupt()
 
     def interrupt(self) -> None:
         """Break every connection: calls under way fail, and none is begun any more, until `ended_by` is left."""
         import socket
 
         self._stopped.set()
-
         with self._lock:
             sockets = list(self._sockets)
         for found in sockets:
