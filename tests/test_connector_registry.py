@@ -182,4 +182,4 @@ def test_a_connector_whose_extra_is_missing_is_described_but_not_used(
         said = refused.out + refused.err
         assert refused.code == 2, said
         assert "PZ0305: connector 'http' needs no_such_module, not installed here (connections.yml:1)" in said
-        assert "pip install 'pz-engine[http]'" in said
+        assert "pip install 'pz-engine[http]', or in a clone pip install '.[http]'" in said

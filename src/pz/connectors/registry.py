@@ -102,7 +102,9 @@ class Registry:
         if not absent or self.registration(name).package is not None:
             return None
         message = f"connector '{name}' needs {', '.join(absent)}, not installed here"
-        return Problem(Code.PZ0305, message, hint=f"pip install 'pz-engine[{name}]'")
+        return Problem(
+            Code.PZ0305, message, hint=f"pip install 'pz-engine[{name}]', or in a clone pip install '.[{name}]'"
+        )
 
     def _load(self, registration: Registration) -> Connector:
         module, _, attribute = registration.target.partition(":")
