@@ -9,14 +9,9 @@ from collections.abc import Mapping
 
 from pz.jsonfile import digest as _digest
 
-__all__ = ["digest", "output_digest"]
+__all__ = ["digest"]
 
 
 def digest(location: Mapping[str, str]) -> str:
     """The digest of a connection's location."""
     return _digest(dict(location))
-
-
-def output_digest(location: Mapping[str, str], entity: str) -> str:
-    """The digest of one output: the location of its connection, and its entity."""
-    return _digest({"location": dict(location), "entity": entity})

@@ -57,8 +57,6 @@ DATASET_SCHEMA: Mapping[str, Any] = {
     },
 }
 
-CHANGE_COLUMNS = ("_pz_op", "_pz_lsn", "_pz_changed_at")
-
 T = TypeVar("T")
 
 

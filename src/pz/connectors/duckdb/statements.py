@@ -92,11 +92,6 @@ class Writing:
         insert = f"INSERT INTO {table} VALUES ({told}, {attempt.ordinal}, {rows}, now())"
         return (_CREATE_SLICES.format(table=table), insert)
 
-    def count_mark(self, rows: int) -> str | None:
-        """Correct the mark's number of rows, known only when all have come."""
-        where = self.mark_condition()
-        return None if where is None else f"UPDATE {self._slices()} SET rows = {rows} WHERE {where}"
-
     def mark_condition(self) -> str | None:
         """What identifies the mark of this slice."""
         if self._output.slice is None or self._output.attempt is None:

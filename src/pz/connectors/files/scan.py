@@ -320,5 +320,4 @@ def _listed(files: Sequence[FileStamp]) -> str:
 
 
 def _parquet_call(files: Sequence[FileStamp], extra: str = "") -> str:
-    listed = ", ".join(literal(str(file.path)) for file in files)
-    return f"read_parquet([{listed}], hive_partitioning = false{f', {extra}' if extra else ''})"
+    return f"read_parquet([{_listed(files)}], hive_partitioning = false{f', {extra}' if extra else ''})"

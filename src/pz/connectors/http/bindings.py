@@ -63,22 +63,6 @@ def binding_faults(value: object, where: str) -> Iterator[str]:
             yield f"{where}: malformed binding; write {{{{ watermark }}}} or {{{{ window_upper }}}}"
 
 
-def uses_bindings(*values: object) -> bool:
-    """Whether any of the nested values holds a binding."""
-    return any("{{" in text for value in values for text in _texts(value))
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
-
-
 def format_faults(options: Mapping[str, Any]) -> Iterator[str]:
     """Faults of ``cursor_format`` and ``cursor_zone``; offline."""
     shape = options.get("cursor_format")

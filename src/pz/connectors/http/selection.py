@@ -19,7 +19,7 @@ from pz.errors import Code, PermanentError
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["Document", "Selector", "array_of", "exact_value", "parts_of", "selector_faults", "shallow", "value_texts"]
+__all__ = ["Document", "Selector", "array_of", "parts_of", "selector_faults", "shallow", "value_texts"]
 
 _RELATIVE = re.compile(r"([1-9][0-9]?)(/.*)")
 
@@ -236,11 +236,6 @@ def _list_of(shape: Any) -> Any:
     import msgspec
 
     return msgspec.json.Decoder(list[shape])
-
-
-def exact_value(text: Any) -> Any:
-    """A json text as Python values; fractions as exact decimals."""
-    return _exact().decode(text)
 
 
 def _walk(value: Any, way: Sequence[str | int]) -> Any:

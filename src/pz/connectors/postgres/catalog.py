@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_SCHEMA", "Attribute", "Name", "PgType", "Table", "UniqueIndex", "describe_query", "find_table"]
 
 DEFAULT_SCHEMA = "public"
-READABLE = frozenset("rpvmf")
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}
 
 TABLE = """
