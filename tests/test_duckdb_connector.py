@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from pz.connectors.contract import (
     WriteAttempt,
     WriteStrategy,
 )
+from pz.connectors.databases import make_database
 from pz.connectors.duckdb.connector import DuckDb
 from pz.connectors.duckdb.faults import explain
 from pz.errors import Code
@@ -567,3 +569,16 @@ def test_every_type_survives_a_duckdb_file(type_: str, way: str, tmp_path: Path)
     with connect() as reader:
         reader.execute(f"ATTACH '{tmp_path}/w.duckdb' AS f (READ_ONLY)")
         assert reader.execute(fingerprint("f.t", type_)).fetchall() == expected
+
+
+def test_a_folder_that_cannot_be_locked_leaves_a_new_file_to_duckdb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Network file systems may lock files that are open for writing and no folders."""
+
+    def refuse(folder: int, operation: int) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("pz.connectors.databases.fcntl.flock", refuse)
+    make_database(tmp_path / "w.duckdb")
+    assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,8 @@ __all__ = ["make_database"]
 def make_database(path: Path) -> None:
     """Make an empty DuckDB file, durably, where there is none; never in the place of another.
 
-    A folder that cannot be used is left for DuckDB to complain of. Raises duckdb.Error and OSError.
+    A folder that cannot be used is left for DuckDB to complain of; where folders cannot be locked, DuckDB makes the file as it
+    is first opened. Raises duckdb.Error and OSError.
     """
     if path.exists():
         return
@@ -27,10 +28,19 @@ def make_database(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # two outputs of one new file make it once
-        _make(path, path.with_name(f".{path.name}.new"))
+        if _locked(folder):
+            _make(path, path.with_name(f".{path.name}.new"))
     finally:
         os.close(folder)
+
+
+def _locked(folder: int) -> bool:
+    """Wait for the folder's lock, so that two outputs of one new file make it once; some network file systems have none."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except OSError:
+        return False
+    return True
 
 
 def _make(path: Path, aside: Path) -> None:
