@@ -10,6 +10,7 @@ import pytest
 
 from cli_support import invoke
 from pz.connectors.contract import CancelToken
+from pz.engine.context import NodeContext
 from pz.errors import Code, ProjectError
 from pz.runs.model import RunStatus
 from running import CONNECTIONS, errors, events_of, project, rows, run, statuses
@@ -361,3 +362,19 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     sql.write_text(sql.read_text().replace("SELECT *", "SELECT name::int AS n"))
     (message,) = set(errors(run(demo)).values())
     assert message.startswith("PZ0501 Conversion Error: Could not convert string '***' to INT32")
+
+
+def test_what_a_node_cannot_let_go_of_fails_the_node_and_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(context: NodeContext) -> None:
+        raise RuntimeError("does not let go")
+
+    monkeypatch.setattr(NodeContext, "release", refuse)
+    files = {
+        "data/people.csv": PEOPLE,
+        "pipelines/people.sql": COPY,
+        "project.yml": "name: demo\nversion: '1'\nengine:\n  force_universal: true\n",
+    }
+    result = run(project(tmp_path, files))
+    assert (result.status, result.exit_code) == (RunStatus.COMPLETED_WITH_FAILURES, 1)

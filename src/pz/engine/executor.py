@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -60,11 +61,11 @@ class Executor:
         begun = time.monotonic()
         context = self._context(node, state.cancel)
         try:
-            outcome = self._attempts(state, context, lambda: self._body(context))
+            with ExitStack() as kept:
+                kept.callback(context.release)
+                outcome = self._attempts(state, context, lambda: self._body(context))
         except BaseException as raised:  # noqa: BLE001 - every failure of a node is a result
             return self._failed(node, raised, begun, context, state)
-        finally:
-            context.release()
         return NodeResult(
             node.id,
             node.kind,
