@@ -21,6 +21,7 @@ from postgres_support import APPEND, dataset, output, rows_of, sink_of, source_o
 from pz.connectors.contract import CancelToken, Column, CopyingSession, NotCopied, OutputSpec
 from pz.connectors.postgres.sink import PostgresSink
 from pz.durable import Step
+from pz.engine.context import NodeContext
 from pz.plan.model import Way
 from pz.staging.session import StagingSession
 from running import errors, run
@@ -287,6 +288,20 @@ def test_a_column_that_cannot_pass_sends_the_rows_as_batches_and_the_run_says_wh
     assert 'column "n" has another type at the target; rows go as batches' in said
     assert [(node.fused, node.rows) for node in result.nodes] == [(True, 3000)] * 3
     assert rows_of(database, "copy", "id, trim_scale(n)") == rows_of(database, "items", "id, trim_scale(n)")
+
+
+def test_rows_that_go_as_batches_are_counted_once(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source and output are one node then, with one count."""
+    database.run(
+        "CREATE TABLE items (id int, n numeric)",
+        "INSERT INTO items SELECT n, n * 0.125 FROM generate_series(1, 3000) n",
+    )
+    counts: list[int] = []
+    monkeypatch.setattr(NodeContext, "progress", lambda context, rows, size=0, *, every=10: counts.append(rows))
+    assert errors(run(chain(tmp_path, database))) == {}
+    assert sum(counts) == 3000
 
 
 def test_declared_columns_come_as_declared(tmp_path: Path, database: Database) -> None:

@@ -110,17 +110,18 @@ class BatchStream:
 
 
 def counted(
-    context: NodeContext, stream: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str
+    context: NodeContext | None, stream: Iterable[pa.RecordBatch], schema: pa.Schema, dataset: str
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches, each checked against the announced schema and counted as progress."""
+    """The same batches, each checked against the announced schema and counted as progress (None: somebody else counts)."""
     for batch in stream:
         check_shape(batch, schema, dataset)
-        context.progress(batch.num_rows, batch.nbytes)
+        if context is not None:
+            context.progress(batch.num_rows, batch.nbytes)
         yield batch
 
 
 def reader(
-    context: NodeContext, stream: Iterable[pa.RecordBatch], announced: pa.Schema, dataset: str
+    context: NodeContext | None, stream: Iterable[pa.RecordBatch], announced: pa.Schema, dataset: str
 ) -> pa.RecordBatchReader:
     """The batches as one Arrow stream. A connector that was asked for some columns may deliver just those."""
     import pyarrow as pa

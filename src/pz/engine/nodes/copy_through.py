@@ -153,7 +153,8 @@ class _Passage(Feed):
         options = BatchOptions(target_bytes=engine.batch_bytes)
         selected = ", ".join(f"{quote(origin)} AS {quote(name)}" for name, origin in self.origins.items())
         with BatchStream(parts, options, self.context.cancel, engine.threads) as stream:
-            self.cursor.register(BATCHES, reader(self.context, stream, self.source.schema(self.dataset), self.node.key))
+            # Rows are counted where they are written: source and output share one node's progress.
+            self.cursor.register(BATCHES, reader(None, stream, self.source.schema(self.dataset), self.node.key))
             try:
                 for batch in self.cursor.sql(f"SELECT {selected} FROM {BATCHES}").to_arrow_reader():
                     session.write_batch(batch)
