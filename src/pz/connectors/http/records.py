@@ -8,6 +8,7 @@ value that does not fit is an error that names column and record, never the valu
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -181,8 +182,6 @@ def malformed(subject: str, error: Exception) -> PermanentError:
 
 def _where(said: str) -> str:
     """msgspec names types and a path (``$[3].id``), no value; the rest is turned into our words."""
-    import re
-
     at = re.search(r"`\$(?:\[(\d+|\.\.\.)\])?(?:\.(.+?))?`$", said)
     what = said.partition(" - at ")[0].replace("`", "")
     if at is None or at.group(2) is None:

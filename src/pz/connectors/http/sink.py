@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,8 +104,6 @@ class HttpSession(ABC):
     def __init__(
         self, client: Client, spool: Spool, output: OutputSpec, options: WriteOptions, schema: pa.Schema
     ) -> None:
-        from contextlib import ExitStack
-
         assert output.columns is not None
         self._client = client
         self._output = output
