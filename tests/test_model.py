@@ -6,8 +6,8 @@ looks at the destinations and the stored state; after every run without trouble,
 
 A death is simulated without any teardown (`deaths`); in `RealDeaths` it is the SIGKILL of a child.
 
-`PZ_MODEL_SEED=<n>` repeats a failure that names it; `make soak` runs 200 histories of 50 steps (`PZ_MODEL_EXAMPLES`,
-`PZ_MODEL_STEPS`).
+`make test` runs 200 histories of 50 steps, `make soak` ten times as many (`PZ_MODEL_EXAMPLES`, `PZ_MODEL_STEPS`).
+`PZ_MODEL_SEED=<n> pytest tests/test_model.py -k part0` repeats a failure that names that seed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ from pz.testing.server import Server
 from sweep_scenarios import SCENARIOS, create_flows
 
 SEED = int(os.environ.get("PZ_MODEL_SEED", "20240229"))
-EXAMPLES = int(os.environ.get("PZ_MODEL_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("PZ_MODEL_EXAMPLES", "2000"))
 STEPS = int(os.environ.get("PZ_MODEL_STEPS", "50"))
+PARTS = 8
+"""Seeds of their own, so that several processes share the work."""
 RETRY = {"max_attempts": 2, "base_delay": "1ms", "max_delay": "2ms"}
 LAST_POINT = 90
 NOTHING = "nothing to retry"
@@ -110,6 +112,7 @@ class Chain:
 class Histories(RuleBasedStateMachine):
     """One history, in the project at ``root``."""
 
+    seed: ClassVar[int] = SEED
     seen: ClassVar[Counter[str]] = Counter()
     """What became of runs and retries, over all histories: so that a test can tell that something happened."""
 
@@ -128,7 +131,7 @@ class Histories(RuleBasedStateMachine):
     @initialize(cells=st.lists(st.integers(0, len(SCENARIOS) - 1), min_size=2, max_size=2))
     def begin(self, cells: list[int]) -> None:
         self.promises = tuple(Promise(SCENARIOS[cell], str(number)) for number, cell in enumerate(cells))
-        note(f"cells: {[promise.scenario.name for promise in self.promises]}; PZ_MODEL_SEED={SEED}")
+        note(f"cells: {[promise.scenario.name for promise in self.promises]}; PZ_MODEL_SEED={self.seed}")
         create_flows(self.root, [promise.scenario for promise in self.promises], {"retry": RETRY})
         for flow in (0, 1):
             self._mutate(flow, 12, [], [])
@@ -199,7 +202,7 @@ class Histories(RuleBasedStateMachine):
     def every_promise_holds(self) -> None:
         for promise in self.promises:
             broken = promise.broken(self.server, stored_position(self.root, promise.key))
-            assert broken is None, f"{promise.scenario.name}: {broken} (PZ_MODEL_SEED={SEED})"
+            assert broken is None, f"{promise.scenario.name}: {broken} (PZ_MODEL_SEED={self.seed})"
 
     # --- how it happens
 
@@ -277,7 +280,7 @@ class Histories(RuleBasedStateMachine):
         if result == 0:
             self._settled(chain, before)
         elif trouble is None and not str(result).startswith(refused):
-            raise AssertionError(f"without any trouble {arguments} ended with {result} (PZ_MODEL_SEED={SEED})")
+            raise AssertionError(f"without any trouble {arguments} ended with {result} (PZ_MODEL_SEED={self.seed})")
 
     def _settled(self, chain: Chain, before: dict[str, int]) -> None:
         """It ended well: everything up to the chain's beginning is there, and the state says so."""
@@ -288,7 +291,7 @@ class Histories(RuleBasedStateMachine):
             promise.succeeded(chain.since[flow], origin)
             stored = stored_position(self.root, promise.key)
             broken = promise.broken(self.server, stored) or promise.behind(stored, chain.since[flow])
-            assert broken is None, f"{promise.scenario.name} after a success: {broken} (PZ_MODEL_SEED={SEED})"
+            assert broken is None, f"{promise.scenario.name} after a success: {broken} (PZ_MODEL_SEED={self.seed})"
 
     def _in_process(self, call: Callable[[], RunResult], trouble: Trouble, chain: Chain) -> int | str:
         """The exit code; what refused it, or ``killed``."""
@@ -385,7 +388,8 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pz.engine.run.hold_locks", functools.partial(hold_locks, wait=0.1))
 
 
-def explore(machine: type[Histories], examples: int, steps: int) -> None:
+def explore(machine: type[Histories], examples: int, steps: int, seed: int = SEED) -> None:
+    machine.seed = seed
     wanted = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -394,13 +398,15 @@ def explore(machine: type[Histories], examples: int, steps: int) -> None:
         phases=(Phase.generate, Phase.shrink) if os.environ.get("PZ_MODEL_SHRINK") else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(hypothesis.seed(SEED)(machine), settings=wanted)
+    run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=wanted)
     print(f"{machine.__name__}: {dict(machine.seen)}")
 
 
 @pytest.mark.slow
-def test_short_histories_keep_the_guarantees() -> None:
-    explore(Histories, 10, 18)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS), ids=lambda part: f"part{part}")
+def test_histories_keep_the_guarantees(part: int) -> None:
+    explore(Histories, 200 // PARTS, 50, SEED + part)
     assert all(Histories.seen[what] for what in ("succeeded", "failed", "killed", "refused beside"))
 
 
