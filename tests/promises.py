@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
+from pz.state.sync_state import SNAPSHOT_PENDING
 from pz.testing.server import Server
 from sweep_scenarios import Scenario
 
@@ -185,11 +186,16 @@ class Promise:
 
 
 def stored_position(root: Path, key: str) -> int | None:
-    """The source position in the stored watermark or token of a dataset, None when nothing is stored."""
+    """The source position in the stored watermark or token of a dataset.
+
+    None when nothing is stored, or (it comes to the same) that a capture has to begin with a snapshot again.
+    """
     for name, section in (("watermarks.json", "watermarks"), ("sync-state.json", "tokens")):
         file = root / ".pz" / "state" / name
         entries: Mapping[str, Any] = json.loads(file.read_text())[section] if file.exists() else {}
         if key in entries:
             entry = entries[key]
+            if entry.get("token") == SNAPSHOT_PENDING:
+                return None
             return int(entry["value"] if "value" in entry else entry["token"].rpartition("~")[2])
     return None
