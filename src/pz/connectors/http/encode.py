@@ -52,7 +52,7 @@ class RowEncoder:
         """The texts of one column, in order. Not while `lines` of another batch are still read."""
         with self._registered(batch):
             sql = f"SELECT CAST({quote(key)} AS VARCHAR) FROM (SELECT {self._casts} FROM {_BATCH})"
-            found: list[str | None] = self._connection.execute(sql).to_arrow_table().column(0).to_pylist()
+            found: list[str | None] = self._connection.sql(sql).to_arrow_table().column(0).to_pylist()
         return found
 
     def close(self) -> None:

@@ -28,6 +28,15 @@ _OPERATORS = {
 }
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = frozenset({"SMALLINT", "INTEGER", "BIGINT"})
+_LITERALS = {"STRING": "text", "INTEGER": "integer", "NUMERIC": "decimal", "BOOLEAN": "boolean"}
+_TYPE_NAMES = {
+    "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
+    "DATETIME": "TIMESTAMP",
+    "TEXT": "VARCHAR",
+    "STRING": "VARCHAR",
+    "BOOL": "BOOLEAN",
+}
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)?")
 
@@ -109,20 +118,53 @@ def _constant(tree: Tree, kind: str) -> str | None:
     """The constant as a literal of the column's family; None when the two sides would not read it alike."""
     cast = None
     if tree["class"] == "CAST":
-        cast, tree = str(tree["cast_type"]["id"]), tree["child"]
-    if tree["class"] != "CONSTANT" or tree["value"]["is_null"]:
+        cast, tree = _cast_type(tree), tree["child"]
+        if cast is None:
+            return None
+    found = _spelled(tree) if tree["class"] == "CONSTANT" else None
+    if found is None:
         return None
-    value, own = tree["value"]["value"], str(tree["value"]["type"]["id"])
-    if own == "VARCHAR":
-        return _text_constant(str(value), kind, cast)
+    own, text = found
+    if own == "text":
+        return _text_constant(text, kind, cast)
     if cast is not None:
         return None
-    if kind in _INTEGERS or kind.startswith("DECIMAL("):
-        if own in {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}:
-            return str(int(value))
-        if own == "DECIMAL" and isinstance(value, int):
-            return _decimal(value, int(tree["value"]["type"]["type_info"]["scale"]))
+    if own == "boolean":
+        return text if kind == "BOOLEAN" else None
+    return text if kind in _INTEGERS or kind.startswith("DECIMAL(") else None
+
+
+def _cast_type(tree: Tree) -> str | None:
+    """The type that is cast to, as DuckDB prints it; None for one that is not plain. Before DuckDB 2: resolved already."""
+    if "cast_type" in tree:
+        return str(tree["cast_type"]["id"])
+    asked = tree["type_expr"]
+    name = str(asked.get("type_name", "")).upper()
+    return None if asked.get("children") or asked.get("schema") else _TYPE_NAMES.get(name, name)
+
+
+def _spelled(tree: Tree) -> tuple[str, str] | None:
+    """The family of a constant and its digits or text; None for others. DuckDB 2 has the spelling, earlier ones a value."""
+    modern = tree.get("literal")
+    if modern is not None:
+        family, text = _LITERALS.get(str(modern["kind"])), str(modern["text"])
+        plain = family in {"text", "boolean"} or (_NUMBER.fullmatch(text) and (family == "decimal" or _is_bigint(text)))
+        return (family, text) if family is not None and plain else None
+    value = tree["value"]
+    own = str(value["type"]["id"])
+    if value["is_null"]:
+        return None
+    if own == "VARCHAR":
+        return "text", str(value["value"])
+    if own in {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"}:
+        return "integer", str(int(value["value"]))
+    if own == "DECIMAL" and isinstance(value["value"], int):
+        return "decimal", _decimal(value["value"], int(value["type"]["type_info"]["scale"]))
     return None
+
+
+def _is_bigint(digits: str) -> bool:
+    return "." not in digits and -(2**63) <= int(digits) < 2**63
 
 
 def _text_constant(text: str, kind: str, cast: str | None) -> str | None:
