@@ -387,6 +387,13 @@ CONNECTORS = [
         message="output 'lake.out'",
     ),
     Bad("PZ0305", project("connectors: [{ package: pz-nope }]\n"), "project.yml:3", "pip install pz-nope"),
+    Bad(
+        "PZ0305",
+        project("connectors: [{ package: duckdb, version: '0.1' }]\n"),
+        "project.yml:3",
+        "pip install duckdb==0.1",
+    ),
+    Bad("PZ0305", project("connectors: [{ package: duckdb, version: '>=1' }]\n"), "project.yml:3", "", message="exact"),
     Bad("PZ0305", connection("  connector: localfile\n"), "connections.yml:2", "did you mean 'localfiles'?"),
     Bad(
         "PZ0312",

@@ -159,11 +159,6 @@ def test_listing_connectors_imports_none_of_them() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_reference_package_ids_are_built_in() -> None:
-    assert Registry.provides("Pz.Connector.LocalFiles")
-    assert not Registry.provides("no-such-distribution-anywhere")
-
-
 def test_a_connector_whose_extra_is_missing_is_described_but_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

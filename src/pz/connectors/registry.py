@@ -9,8 +9,7 @@ import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, distribution, entry_points
-from importlib.metadata import PackageNotFoundError as DistributionMissing
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import cast
 
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 GROUP = "pz.connectors"
-_BUILT_IN_PACKAGE_PREFIX = "pz.connector."
 
 BUILT_IN: Mapping[str, str] = {
     "localfiles": "pz.connectors.files.localfiles:LocalFiles",
@@ -123,17 +121,6 @@ class Registry:
         meant = f"did you mean '{by_case[close[0]]}'? " if close else ""
         hint = f"{meant}installed connectors: {', '.join(self.names())}"
         return Problem(Code.PZ0305, f"connector '{name}' is not installed", hint=hint)
-
-    @staticmethod
-    def provides(package: str) -> bool:
-        """Whether a package named in ``connectors:`` of project.yml is there: built in, or installed."""
-        if package.lower().startswith(_BUILT_IN_PACKAGE_PREFIX):
-            return True
-        try:
-            distribution(package)
-        except DistributionMissing:
-            return False
-        return True
 
 
 def _package(point: EntryPoint) -> str | None:

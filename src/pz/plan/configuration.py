@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
+from packaging.version import InvalidVersion, Version
+
 from pz.connectors.localpath import os_refusals
 from pz.connectors.options import Side, check_options
 from pz.connectors.registry import Registry
 from pz.errors import Code, ConnectorError, Problem, ProjectError
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.plan.specs import connection_spec
-from pz.project.model import ConnectionDecl, Project
+from pz.project.model import ConnectionDecl, ConnectorRequirement, Project
 
 __all__ = ["check_configuration"]
 
@@ -32,25 +34,32 @@ def check_configuration(project: Project, graph: Graph, registry: Registry) -> t
 
 
 def _requirements(project: Project) -> Iterator[Problem]:
-    """Distributions that the project names and that are not installed; the reference's own packages are built in."""
+    """Distributions that the project names and that are absent or of another version; the reference's own are built in."""
     for required in project.connectors:
-        if required.package.startswith(_BUILT_IN):
+        if required.package.lower().startswith(_BUILT_IN):
             continue
-        try:
-            version(required.package)
-        except PackageNotFoundError:
-            message = f"package '{required.package}', which `connectors` names, is not installed"
+        fault = _requirement_fault(required)
+        if fault is not None:
+            wanted = required.package if required.version is None else f"{required.package}=={required.version}"
             place = required.location
-            yield Problem(
-                Code.PZ0305,
-                message,
-                place.file if place else None,
-                place.line if place else None,
-                hint=f"pip install {required.package}, or remove the entry",
-            )
+            file, line = (place.file, place.line) if place else (None, None)
+            message = f"package '{required.package}', which `connectors` names, {fault}"
+            yield Problem(Code.PZ0305, message, file, line, hint=f"pip install {wanted}, or correct the entry")
 
 
-_BUILT_IN = "Pz.Connector."
+def _requirement_fault(required: ConnectorRequirement) -> str | None:
+    try:
+        installed = version(required.package)
+    except PackageNotFoundError:
+        return "is not installed"
+    try:
+        fits = required.version is None or Version(installed) == Version(required.version)
+    except InvalidVersion:
+        return f"is asked for in a version that is none: '{required.version}'; write one exact version"
+    return None if fits else f"is installed in version {installed}, not {required.version}"
+
+
+_BUILT_IN = "pz.connector."
 
 
 def _connection(project: Project, connection: ConnectionDecl, registry: Registry) -> Iterable[Problem]:

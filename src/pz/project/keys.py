@@ -144,7 +144,7 @@ ENGINE: Keys = (
 
 CONNECTOR_REQUIREMENT: Keys = (
     Key("package", "The distribution that provides connectors.", _TEXT, True),
-    Key("version", "Its version, quoted.", _TEXT),
+    Key("version", "The exact version that must be installed, quoted.", _TEXT),
 )
 
 RETENTION: Keys = (Key("keep_last", "Runs whose staging database is kept (default 10).", _whole(1), True),)
