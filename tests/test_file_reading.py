@@ -117,7 +117,13 @@ class TestColumns:
         ("text", "words"),
         [
             (b'{"a":1,"A":2}', "differ from others in case alone: 'A'"),
-            (b'{"":1}', "keys that are empty or differ from others in case alone: ''"),
+            # DuckDB 2 refuses an empty key itself.
+            (
+                b'{"":1}',
+                "not hold json objects"
+                if duckdb.__version__ >= "2"
+                else "are empty or differ from others in case alone: ''",
+            ),
             (b'{"c":{"d":1,"D":2}}', "differ from others in case alone"),
         ],
     )

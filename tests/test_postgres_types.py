@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -148,7 +149,8 @@ CASES = [
     Case("bool[]", "BOOLEAN[]", {"{t,f}": "[true, false]"}),
     Case("float8[]", "DOUBLE[]", {"{0.1,NaN}": "[0.1, nan]"}),
     Case("uuid[]", "UUID[]", {"{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}": "[a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11]"}),
-    Case("bytea[]", "BLOB[]", {'{"\\\\x00ff"}': "[\\x00\\xFF]"}),
+    # DuckDB 2 puts bytes in a list between quotes when it prints it.
+    Case("bytea[]", "BLOB[]", {'{"\\\\x00ff"}': "['\\\\x00\\\\xFF']" if duckdb.__version__ >= "2" else "[\\x00\\xFF]"}),
     Case("mood[]", "VARCHAR[]", {"{sad}": "[sad]"}, ("CREATE TYPE mood AS ENUM ('sad')",)),
     Case("jsonb[]", "VARCHAR[]", {'{"{\\"a\\": 1}"}': None}),
     Case("int[][]", "VARCHAR", same("{{1,2},{3,4}}", "[0:1]={1,2}", "{1}")),
