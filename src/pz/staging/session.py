@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from pz.codes import Code
 from pz.connectors.contract import CancelToken
 from pz.durable import Step, fsync_dir, fsync_file, promote, step
-from pz.errors import Cancelled, NodeError, Problem, StateError
+from pz.errors import Cancelled, NodeError, Problem, StateError, os_problem
 from pz.sqltext import literal
 from pz.staging import meta
 from pz.staging.redaction import redact, redact_statement
@@ -187,7 +187,8 @@ class StagingSession:
     def close(self) -> None:
         """Checkpoint (so that no log file is left), detach, fsync. Closing twice is harmless.
 
-        A checkpoint that fails, say on a full disk, loses nothing: what was committed stays in the log file.
+        A checkpoint that fails, say on a full disk, loses nothing: what was committed stays in the log file. Raises
+        StateError where the disk does not take the last flush.
         """
         import duckdb
 
@@ -204,8 +205,11 @@ class StagingSession:
         self._root.close()
         shutil.rmtree(self._temp_directory, ignore_errors=True)  # durable: ok - DuckDB's spill, of no later use
         if not self.read_only:
-            fsync_file(self.path)
-            fsync_dir(self.run_dir)
+            try:
+                fsync_file(self.path)
+                fsync_dir(self.run_dir)
+            except OSError as failure:
+                raise StateError(os_problem(failure, self.path, Code.PZ0708)) from failure
 
     def __enter__(self) -> StagingSession:
         return self
