@@ -25,7 +25,7 @@ from benchmarks.measure import Measurement, best, measure
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from postgres_server import PASSWORD, SUPERUSER, Database, PostgresServer  # noqa: E402 - the tests' own server
+from postgres_server import PASSWORD, SUPERUSER, Database, PostgresServer  # noqa: E402 - the tests' own server, importable only from here on
 
 SCRATCH = ROOT / "scratch" / "bench-postgres"
 REPEATS = 3

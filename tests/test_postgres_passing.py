@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -24,6 +20,7 @@ from pz.durable import Step
 from pz.engine.context import NodeContext
 from pz.plan.model import Way
 from pz.staging.session import StagingSession
+from pz.testing.faults import run_fresh
 from running import errors, run
 from test_postgres_types import CASES, Case
 from test_run_postgres import LEDGERS, demo, told
@@ -357,17 +354,8 @@ def test_an_unknown_outcome_is_settled_by_the_retry(
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_run_killed_at_its_commit_lands_once(tmp_path: Path, items: Database, ledger: str, moment: str) -> None:
     opened = chain(tmp_path, items, f"strategy: 'append', ledger: {ledger}")
-    killed = subprocess.run(
-        [sys.executable, "-m", "pz", "run", "--all"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PZ_FAILPOINT": f"{Step.SINK_COMMIT}.{moment}=kill",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed = run_fresh(("run", "--all"), tmp_path, failpoint=f"{Step.SINK_COMMIT}.{moment}=kill")
+    assert killed.killed, killed.stderr
     assert errors(opened.retry()) == {}
     assert rows_of(items, "copy") == rows_of(items, "items")
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ from postgres_support import rows_of
 from pz.durable import Step
 from pz.engine.result import RunResult
 from pz.errors import ProjectError
+from pz.testing.faults import run_fresh
 from pz.testing.reference import distribution_path
 from pz.testing.server import Server
 from running import errors, project, rows, run
@@ -365,17 +362,8 @@ def test_a_commit_that_arrives_after_the_retry_has_begun_lands_once(
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_run_killed_at_its_commit_lands_once(tmp_path: Path, database: Database, ledger: str, moment: str) -> None:
     opened = demo(tmp_path, database.options, appending(ledger), files={FILE: PEOPLE})
-    killed = subprocess.run(
-        [sys.executable, "-m", "pz", "run", "--all"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PZ_FAILPOINT": f"{Step.SINK_COMMIT}.{moment}=kill",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        capture_output=True,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed = run_fresh(("run", "--all"), tmp_path, failpoint=f"{Step.SINK_COMMIT}.{moment}=kill")
+    assert killed.killed, killed.stderr
     assert errors(opened.retry()) == {}
     assert rows_of(database, "people") == [(1, "Ann"), (2, "Bo")]
 

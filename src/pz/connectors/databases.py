@@ -66,4 +66,4 @@ def _name(aside: Path, path: Path) -> None:
     except FileExistsError:
         return
     except OSError:
-        os.rename(aside, path)  # noqa: PTH104  # durable: ok - inside the step of the caller
+        aside.rename(path)  # durable: ok - inside the step of the caller

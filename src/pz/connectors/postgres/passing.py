@@ -147,8 +147,8 @@ def stream(server: Server, passage: Passage, cancel: CancelToken, *, subject: st
             yield from _blocks(connection, passage.statement, cancel)
         except Cancelled:
             raise
-        except Exception:
-            cancel.raise_if_set()  # a cancelled statement fails in the server's words
+        except Exception:  # whatever the driver raises: a cancelled statement fails in the server's words
+            cancel.raise_if_set()
             raise
 
 

@@ -68,8 +68,8 @@ def read_statement(
                     yield whole.slice(start, options.max_rows)
         except Cancelled:
             raise
-        except Exception as failure:
-            cancel.raise_if_set()  # a cancelled statement fails in the driver's words
+        except Exception as failure:  # whatever the driver raises: a cancelled statement fails in its words
+            cancel.raise_if_set()
             units = [column for column in columns if column.fix is Fix.UNITS]
             if units and sqlstate_of(failure) == NOT_A_WHOLE_NUMBER:
                 raise _unfit(units, subject) from failure

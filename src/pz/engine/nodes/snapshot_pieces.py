@@ -45,7 +45,7 @@ def hold(
     _make_table(context, table, schema)  # first: a held snapshot stands for a table that takes its pieces
     try:
         context.snapshot = HeldSnapshot(partition, partition.pieces(context.cancel))
-    except BaseException:
+    except BaseException:  # also an interrupt: nobody else would close the connection that holds the snapshot
         partition.close()
         raise
     return context.snapshot
