@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from capture_support import captured, differences, replica, slot, token
 from postgres_server import Database
+from pz.connectors.postgres.slots import take_turn
 from pz.errors import ProjectError
 from running import errors, project, run
 
@@ -483,6 +486,23 @@ def test_a_declared_slot_serves_several_datasets_and_moves_to_the_least_of_them(
     assert errors(run(opened)) == {}
     assert differences(database) == []
     assert database.rows("SELECT * FROM copy.people") == [(2, "r")]
+
+
+def test_a_slot_that_another_poll_uses_is_waited_for(tmp_path: Path, database: Database) -> None:
+    captured(database, "id int PRIMARY KEY, name text, big text", "INSERT INTO orders VALUES (1, 'a')")
+    opened = replica(tmp_path, database)
+    assert errors(run(opened)) == {}
+    database.run("INSERT INTO orders VALUES (2, 'b')")
+    with database.connect() as other, ThreadPoolExecutor(1) as pool:
+        other.autocommit = False
+        take_turn(other, "pz_src_orders")
+        polling = pool.submit(run, opened)
+        while not database.rows("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+            assert not polling.done(), errors(polling.result())
+            time.sleep(0.01)
+        other.rollback()
+        assert errors(polling.result()) == {}
+    assert differences(database) == []
 
 
 def test_composite_and_text_keys_and_an_index_as_identity(tmp_path: Path, database: Database) -> None:

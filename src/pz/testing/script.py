@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +21,13 @@ from pathlib import Path
 from pz.connectors.contract import CancelToken
 from pz.errors import OutcomeUnknown, PermanentError, TransientError
 
-__all__ = ["ACTIONS", "Call", "Fault", "Script", "UnexpectedFault"]
+__all__ = ["ACTIONS", "CONVERSING", "Call", "Fault", "Script", "UnexpectedFault"]
 
 ACTIONS = ("transient", "permanent", "unknown", "unexpected", "hang", "kill", "late", "wrong")
+
+# Held by whoever talks to a far side. A process that is about to stand still takes it first: SQLite's lock would stay with
+# it, whichever of its threads was at work, while a real server goes on serving the others.
+CONVERSING = threading.RLock()
 
 # One row per scripted fault; `seen` counts the matching calls of all processes so far.
 _CREATE = """
@@ -185,6 +190,6 @@ class Script:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._faults, timeout=60)) as connection:
+        with CONVERSING, closing(sqlite3.connect(self._faults, timeout=60)) as connection:
             yield connection
             connection.commit()  # durable: ok - the far side's own store

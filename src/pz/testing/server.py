@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import PermanentError
-from pz.testing.script import Script
+from pz.testing.script import CONVERSING, Script
 from pz.testing.values import arrow_schema, decode_array, encode_array
 from pz.testing.writes import Write, apply_write, pack_schema, target_schema, unpack_schema
 
@@ -108,7 +108,7 @@ class Server:
     @contextmanager
     def session(self) -> Iterator[sqlite3.Connection]:
         """A connection in autocommit; an open transaction dies with it."""
-        with closing(sqlite3.connect(self._file, timeout=60, isolation_level=None)) as connection:
+        with CONVERSING, closing(sqlite3.connect(self._file, timeout=60, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             yield connection
 

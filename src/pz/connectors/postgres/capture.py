@@ -36,6 +36,7 @@ from pz.connectors.postgres.slots import (
     exported,
     find_slot,
     slot_name,
+    take_turn,
 )
 from pz.connectors.postgres.window import ChangeWindow, change_schema
 from pz.errors import Code, PermanentError
@@ -250,17 +251,26 @@ class CapturePartition:
             require(control, capture.dataset, self._table)
             shape = capture_shape(control, capture.dataset, self._table)
             _require_same(capture, prior.shape, shape)
-            _require_slot(capture, find_slot(control, capture.slot), prior)
             target = _end_of_log(control)
             control.commit()  # durable: ok - nothing was written
+            closing.callback(cancel.on_cancel(control.cancel))
+            self._take_turn(control, prior, cancel)
             if target < prior.lsn:
                 raise _lost(capture, "the server's log ends before the stored position: it was restored or replaced")
             window = ChangeWindow(capture.relation, shape, prior.lsn, target)
             closing.callback(window.close)
-            closing.callback(cancel.on_cancel(control.cancel))
             with lost_slot(capture.subject, LOST):
                 yield from self._stream(control, window, target, options, cancel)
             self._keys, self._token = shape.keys, Token(target, shape)
+
+    def _take_turn(self, control: psycopg.Connection[Any], prior: Token, cancel: CancelToken) -> None:
+        """Have the slot for this transaction; only then is what it says of itself worth anything."""
+        try:
+            take_turn(control, self.capture.slot, patient=True)
+        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
+            cancel.raise_if_set()
+            raise
+        _require_slot(self.capture, find_slot(control, self.capture.slot), prior)
 
     def _stream(
         self,

@@ -29,6 +29,7 @@ __all__ = [
     "find_slot",
     "fold",
     "slot_name",
+    "take_turn",
 ]
 
 PLUGIN = "pgoutput"
@@ -86,6 +87,17 @@ def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot | None:
     return Slot(name, plugin, bool(here), pid, lsn_number(confirmed) if confirmed else None, status == "lost", retained)
 
 
+def take_turn(connection: psycopg.Connection[Any], name: str, *, patient: bool = False) -> None:
+    """Wait for the other runs of pz that use the slot now, and keep them out until the transaction ends.
+
+    The server lets one at a time read or move a slot and refuses the next one at once (SQLSTATE 55006). ``patient``: wait
+    for as long as it takes, as another dataset's poll of a shared slot may; else as long as the connection waits for locks.
+    """
+    if patient:
+        connection.execute("SET LOCAL lock_timeout TO 0")
+    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"pz:slot:{name}"])
+
+
 def drop(connection: psycopg.Connection[Any], name: str) -> None:
     """Drop a slot. What it held back is gone for ever, so its token must be gone before."""
     with step(Step.CAPTURE_SLOT):
@@ -98,6 +110,7 @@ def advance(connection: psycopg.Connection[Any], slot: Slot, lsn: int) -> bool:
     if slot.confirmed is None or slot.confirmed >= lsn:
         return False
     with step(Step.ACKNOWLEDGE):
+        take_turn(connection, slot.name)
         connection.execute("SELECT pg_catalog.pg_replication_slot_advance(%s, %s::pg_lsn)", [slot.name, lsn_text(lsn)])
         connection.commit()
     return True
