@@ -7,30 +7,43 @@ behind an acknowledged chunk cuts the same chunks as the first attempt.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import BinaryIO
+from itertools import chain
 
 from pz.connectors.contract import OutputSpec
+from pz.connectors.http.encode import Lines
 
 __all__ = ["Chunk", "Chunker", "idempotency_key"]
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows to send: their places in the drain, in order, and their json lines. ``end`` is the place behind the chunk."""
+    """Rows to send, as lines: ``places`` are where they stand in the drain, ``end`` is the place behind the chunk."""
 
-    offsets: range | tuple[int, ...]
+    places: tuple[range, ...]
     end: int
-    lines: list[bytes]
+    text: bytes
+
+    def __len__(self) -> int:
+        return sum(map(len, self.places))
+
+    @property
+    def offsets(self) -> list[int]:
+        """The place of each row, in order."""
+        return list(chain.from_iterable(self.places))
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The rows one by one."""
+        return self.text.split(b"\n")[:-1]
 
     def body(self, *, ndjson: bool, envelope: str | None) -> bytes:
         """The request's body: a json list, perhaps under a key, or one object a line."""
-        text = b"".join(self.lines)
         if ndjson:
-            return text
-        listed = b"[" + text[:-1].replace(b"\n", b",") + b"]"  # a line end inside a text is escaped, so these are ours
+            return self.text
+        listed = b"[" + self.text[:-1].replace(b"\n", b",") + b"]"
         if envelope is None:
             return listed
         import json
@@ -45,24 +58,29 @@ class Chunker:
         self._most_rows = rows
         self._most_bytes = size
         self._accepted = accepted
-        self._lines: list[bytes] = []
-        self._offsets: list[int] = []
+        self._texts: list[bytes] = []
+        self._places: list[range] = []
+        self._rows = 0
         self._bytes = 0
         self._next = start
 
-    def add(self, lines: BinaryIO) -> Iterator[Chunk]:
+    def add(self, lines: Lines) -> Iterator[Chunk]:
         """Take lines; give every chunk that is full."""
-        while taken := list(islice(lines, self._most_rows - len(self._lines))):
-            if not self._accepted and self._bytes + sum(map(len, taken)) <= self._most_bytes:
-                self._take(taken)
-            else:
-                yield from self._singly(taken)
-            if len(self._lines) >= self._most_rows:
-                yield self._cut()
+        first = self._next
+        for start, end in self._wanted(len(lines)):
+            self._next = first + start
+            while start < end:
+                fitting = self._fitting(lines, start, end)
+                if fitting > start:
+                    self._take(lines, start, fitting)
+                if fitting < end or self._rows >= self._most_rows:
+                    yield self._cut()
+                start = fitting
+        self._next = first + len(lines)
 
     def rest(self) -> Iterator[Chunk]:
         """The last chunk, if there is one."""
-        if self._lines:
+        if self._rows:
             yield self._cut()
 
     @property
@@ -70,27 +88,29 @@ class Chunker:
         """The place behind the last row that was taken."""
         return self._next
 
-    def _take(self, lines: list[bytes]) -> None:
-        self._lines += lines
-        self._offsets += range(self._next, self._next + len(lines))
-        self._bytes += sum(map(len, lines))
-        self._next += len(lines)
+    def _wanted(self, count: int) -> Iterator[tuple[int, int]]:
+        """The stretches of the next ``count`` lines between those that are left out."""
+        known = sorted(place - self._next for place in self._accepted if self._next <= place < self._next + count)
+        starts, ends = [0, *(place + 1 for place in known)], [*known, count]
+        return ((start, end) for start, end in zip(starts, ends, strict=True) if start < end)
 
-    def _singly(self, lines: list[bytes]) -> Iterator[Chunk]:
-        for line in lines:
-            if self._next in self._accepted:
-                self._next += 1
-                continue
-            full = len(self._lines) >= self._most_rows or self._bytes + len(line) > self._most_bytes
-            if self._lines and full:
-                yield self._cut()
-            self._take([line])
+    def _fitting(self, lines: Lines, start: int, end: int) -> int:
+        """Up to which line the present chunk takes more; a first one always fits."""
+        most = min(end, start + self._most_rows - self._rows)
+        last = lines.bounds[start] + self._most_bytes - self._bytes
+        fitting = most if lines.bounds[most] <= last else bisect_right(lines.bounds, last, start, most) - 1
+        return max(fitting, start if self._rows else start + 1)
+
+    def _take(self, lines: Lines, start: int, end: int) -> None:
+        self._texts.append(lines.between(start, end))
+        self._places.append(range(self._next, self._next + end - start))
+        self._rows += end - start
+        self._bytes += len(self._texts[-1])
+        self._next += end - start
 
     def _cut(self) -> Chunk:
-        first, last = self._offsets[0], self._offsets[-1]
-        offsets = range(first, last + 1) if last - first + 1 == len(self._offsets) else tuple(self._offsets)
-        chunk = Chunk(offsets, self._next, self._lines)
-        self._lines, self._offsets, self._bytes = [], [], 0
+        chunk = Chunk(tuple(self._places), self._next, b"".join(self._texts))
+        self._texts, self._places, self._rows, self._bytes = [], [], 0, 0
         return chunk
 
 
@@ -99,4 +119,4 @@ def idempotency_key(output: OutputSpec, chunk: Chunk, body: bytes) -> str:
 
     A chunk that is sent again within a chain of retries has the same key; equal rows of another run have another.
     """
-    return f"{output.origin}-{output.node}-{chunk.offsets[0]}-{hashlib.sha256(body).hexdigest()}"
+    return f"{output.origin}-{output.node}-{chunk.places[0].start}-{hashlib.sha256(body).hexdigest()}"

@@ -5,48 +5,75 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column
 from pz.connectors.files.formats import Format
 from pz.connectors.files.scratch import open_scratch
 from pz.connectors.files.values import DuckType, writing
-from pz.sqltext import literal, quote
+from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RowEncoder"]
+__all__ = ["Lines", "RowEncoder"]
 
 _BATCH = "__pz_sent"
-_PIECE = 32_768
+_PIECE = 8_192
+"""Rows that are spelled at once: few, because the first ones of a batch are waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows as json, one a line, in one piece of memory. Row ``n`` is from ``bounds[n]`` to ``bounds[n + 1]``.
+
+    A row holds no other line end than the one behind it: json escapes those inside texts.
+    """
+
+    text: memoryview
+    bounds: Sequence[int]
+
+    @classmethod
+    def of(cls, column: pa.Array) -> Lines:
+        """From an array of large strings, which is kept alive by what is returned."""
+        _, offsets, text = column.buffers()
+        bounds = memoryview(offsets).cast("q")[column.offset : column.offset + len(column) + 1]
+        return cls(memoryview(text), bounds)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self.between(row, row + 1) for row in range(len(self)))
+
+    def between(self, start: int, end: int) -> bytes:
+        """The lines of some rows."""
+        return bytes(self.text[self.bounds[start] : self.bounds[end]])
 
 
 class RowEncoder:
-    """Spells batches in files of a folder. Call `close` once."""
+    """Spells batches. Call `close` once."""
 
-    def __init__(self, columns: Sequence[Column], folder: Path) -> None:
+    def __init__(self, columns: Sequence[Column]) -> None:
         self._connection = open_scratch(threads=1)  # more would take the processor from whoever sends
+        self._connection.execute("SET arrow_large_buffer_size = true")  # rows of a piece may be longer than 2 GiB
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
-        self._rows = ", ".join(f"{writing(Format.JSON, name, type_)} AS {quote(name)}" for name, type_ in types)
+        rows = ", ".join(f"{writing(Format.JSON, name, type_)} AS {quote(name)}" for name, type_ in types)
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)
-        self._folder = folder
+        self._spelling = (
+            "SELECT CAST(to_json(__pz_row) AS VARCHAR) || chr(10) "
+            f"FROM (SELECT {rows} FROM (SELECT {self._casts} FROM {_BATCH})) __pz_row"
+        )
 
-    def lines(self, batch: pa.RecordBatch) -> Generator[BinaryIO, None, None]:
-        """The rows of a batch as lines of json, each with its line end, in order and in pieces.
-
-        The next piece is spelled while the present one is sent. A piece is valid until the next one is asked for.
-        """
-        pieces = [batch.slice(start, _PIECE) for start in range(0, batch.num_rows, _PIECE)]
-        with ThreadPoolExecutor(1, thread_name_prefix="pz-http-rows") as pool:
-            pending = [pool.submit(self._spell, piece, number) for number, piece in enumerate(pieces[:1])]
-            for number in range(len(pieces)):
-                file = pending.pop().result()
-                pending += [pool.submit(self._spell, piece, number + 1) for piece in pieces[number + 1 : number + 2]]
-                with file.open("rb") as lines:
-                    yield lines
-                file.unlink()  # durable: ok - the file lives as long as its piece
+    def lines(self, batch: pa.RecordBatch) -> Generator[Lines, None, None]:
+        """The rows of a batch in order and in pieces; the next piece is spelled while the present one is sent."""
+        with self._registered(batch), ThreadPoolExecutor(1, thread_name_prefix="pz-http-rows") as pool:
+            pieces = self._connection.sql(self._spelling).to_arrow_reader(_PIECE)
+            pending = pool.submit(next, pieces, None)
+            while (piece := pending.result()) is not None:
+                pending = pool.submit(next, pieces, None)
+                yield Lines.of(piece.column(0))
 
     def keys(self, batch: pa.RecordBatch, key: str) -> list[str | None]:
         """The texts of one column, in order. Not while `lines` of another batch are still read."""
@@ -58,13 +85,6 @@ class RowEncoder:
     def close(self) -> None:
         """Release the database that spells the values."""
         self._connection.close()
-
-    def _spell(self, piece: pa.RecordBatch, number: int) -> Path:
-        file = self._folder / f"rows-{number}.ndjson"
-        with self._registered(piece):
-            copied = f"COPY (SELECT {self._rows} FROM (SELECT {self._casts} FROM {_BATCH})) TO {literal(str(file))}"
-            self._connection.execute(f"{copied} (FORMAT json)")  # durable: ok - the file lives as long as its piece
-        return file
 
     @contextmanager
     def _registered(self, batch: pa.RecordBatch) -> Iterator[None]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing
+from contextlib import closing
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -32,7 +31,6 @@ from pz.connectors.http.encode import RowEncoder
 from pz.connectors.http.fates import Refusal, Unclear, refusals, told
 from pz.connectors.http.faults import NoAnswer
 from pz.connectors.http.settings import Settings
-from pz.connectors.http.spool import Spool
 from pz.connectors.http.writing_options import KEY, OUTPUT_SCHEMA, WriteOptions
 from pz.durable import Step, step
 from pz.errors import Code
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_SCHEMA", "HttpSink"]
 
 Confirm = Callable[[int, Collection[int]], None]
-_CONFIRM_SECONDS = 0.25
+_CONFIRM_SECONDS = 1.0
 """How long acknowledged chunks may wait to be told, where a repeated chunk does no harm: recording one costs an fsync."""
 
 _CONFIRM_EVERY = 100
@@ -52,11 +50,10 @@ _CONFIRM_EVERY = 100
 
 
 class HttpSink:
-    """See `Sink`, `Gated`, `ChecksOutputs`, `SpoolsToDisk`."""
+    """See `Sink`, `Gated`, `ChecksOutputs`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._spool = Spool()
         self._gate: OperationGate | None = None
         self._clients: list[Client] = []
 
@@ -68,10 +65,6 @@ class HttpSink:
     def use_gate(self, gate: OperationGate) -> None:
         """See `Gated`."""
         self._gate = gate
-
-    def use_spool(self, directory: Path) -> None:
-        """See `SpoolsToDisk`."""
-        self._spool.use(directory)
 
     def check_output(self, output: OutputSpec) -> None:
         """See `ChecksOutputs`: every fault of the options at once."""
@@ -90,7 +83,7 @@ class HttpSink:
             client.use_gate(self._gate)
         self._clients.append(client)
         kind = KeyedSession if options.keyed else ChunkedSession
-        return kind(client, self._spool, output, options, schema)
+        return kind(client, output, options)
 
     def close(self) -> None:
         """See `Sink`."""
@@ -101,17 +94,12 @@ class HttpSink:
 class HttpSession(ABC):
     """What both kinds of session share. See `ConfirmingSession`, `DeleteApplyingSession`."""
 
-    def __init__(
-        self, client: Client, spool: Spool, output: OutputSpec, options: WriteOptions, schema: pa.Schema
-    ) -> None:
+    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions) -> None:
         assert output.columns is not None
         self._client = client
         self._output = output
         self._options = options
-        self._held = ExitStack()
-        folder = self._held.enter_context(spool.folder())
-        self._encoder = RowEncoder(output.columns, folder)
-        self._held.callback(self._encoder.close)
+        self._encoder = RowEncoder(output.columns)
         self._confirm: Confirm = lambda rows, accepted: None
         self._subject = f"{options.method} {output.connection}:{options.path.partition('?')[0]}"
         self._finished: str | None = None
@@ -206,7 +194,7 @@ class HttpSession(ABC):
         if self._closed:
             raise RuntimeError("close twice: a defect of the caller")
         self._closed = True
-        self._held.close()
+        self._encoder.close()
 
     @abstractmethod
     def _write(self, batch: pa.RecordBatch) -> None:
@@ -235,13 +223,12 @@ class HttpSession(ABC):
 class ChunkedSession(HttpSession):
     """Appends, and merges to an endpoint that upserts lists: rows in chunks."""
 
-    def __init__(
-        self, client: Client, spool: Spool, output: OutputSpec, options: WriteOptions, schema: pa.Schema
-    ) -> None:
-        super().__init__(client, spool, output, options, schema)
+    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions) -> None:
+        super().__init__(client, output, options)
         self._chunker: Chunker | None = None
         self._safe = output.strategy is WriteStrategy.MERGE or options.idempotency_header is not None
         self._told_at = time.monotonic()
+        self._target = self._url(options.path)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         with closing(self._encoder.lines(batch)) as pieces:
@@ -276,7 +263,7 @@ class ChunkedSession(HttpSession):
         if options.idempotency_header is not None:
             headers[options.idempotency_header] = idempotency_key(self._output, chunk, body)
         request = Request(
-            self._url(options.path),
+            self._target,
             self._subject,
             options.method,
             headers,
@@ -290,7 +277,7 @@ class ChunkedSession(HttpSession):
         except NoAnswer as lost:
             if self._safe:
                 raise
-            raise self._unknown(f"{lost.message}; {len(chunk.lines)} row(s) may be there or not") from lost
+            raise self._unknown(f"{lost.message}; {len(chunk)} row(s) may be there or not") from lost
         refused = self._refused(chunk, answer)
         if refused:
             self._stop(chunk, refused)
@@ -318,7 +305,7 @@ class ChunkedSession(HttpSession):
         behind = [offset for number, offset in enumerate(chunk.offsets) if offset > first and number not in numbers]
         self._tell(first, behind)
         raise PermanentError(
-            f"{self._subject}: the API refused {len(refused)} of {len(chunk.lines)} row(s) of a request{told(refused)}",
+            f"{self._subject}: the API refused {len(refused)} of {len(chunk)} row(s) of a request{told(refused)}",
             code=Code.PZ0768,
         )
 
