@@ -51,7 +51,8 @@ class Asked:
 @dataclass(frozen=True)
 class Reply:
     """An answer. ``framing``: length, chunked or close. ``cut``: bytes of the body after which the connection breaks
-    (-1: before the status line, -2: the request is not even read). ``reset`` breaks it with RST instead of FIN."""
+    (-1: before the status line, -2: the request is not even read). ``reset`` breaks it with RST instead of FIN. ``drip`` and
+    ``head_drip`` are seconds between two bytes of the body, and of the head."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Reply:
     cut: int | None = None
     reset: bool = False
     drip: float = 0.0
+    head_drip: float = 0.0
 
     @classmethod
     def json(cls, content: Any, status: int = 200, **headers: str) -> Reply:
@@ -231,16 +233,20 @@ def _send(connection: socket.socket, asked: Asked, reply: Reply) -> bool:
     content = b"" if reply.status in (204, 304) else (_chunked(body) if reply.framing == "chunked" else body)
     if reply.cut is not None:
         content = content[: reply.cut]
-    connection.sendall(head.encode("latin-1"))
-    if reply.drip:
-        for at in range(len(content)):
-            connection.sendall(content[at : at + 1])
-            time.sleep(reply.drip)
-    else:
-        connection.sendall(content)
+    _write(connection, head.encode("latin-1"), reply.head_drip)
+    _write(connection, content, reply.drip)
     if reply.cut is not None:
         return _break(connection, reply.reset)
     return reply.framing != "close" and reply.status != 304
+
+
+def _write(connection: socket.socket, content: bytes, drip: float) -> None:
+    if not drip:
+        connection.sendall(content)
+        return
+    for at in range(len(content)):
+        connection.sendall(content[at : at + 1])
+        time.sleep(drip)
 
 
 def _chunked(body: bytes) -> bytes:

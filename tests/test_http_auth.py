@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,11 +22,11 @@ from http_support import ID, SECRET, CountingGate, connection, ids, partition, r
 from http_support import dataset as dataset_of
 from pz.connectors.contract import BatchOptions, CancelToken, ConnectionSpec
 from pz.connectors.http.auth import Auth, AuthSettings
-from pz.connectors.http.client import Client
 from pz.connectors.http.connector import Http
 from pz.connectors.http.redaction import Redactor
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.waits import Budget, budget_of, retry_after
+from pz.connectors.http.wire import Wire
 from pz.errors import Cancelled, Code, ConnectorError, PermanentError, TransientError
 
 RECORDS = [{"id": n} for n in range(25)]
@@ -315,11 +314,10 @@ def test_a_cancelled_read_does_not_wait_for_a_silent_server() -> None:
 def test_a_connection_that_comes_about_while_the_reader_stops_is_broken_too(tmp_path: Path) -> None:
     near, far = socket.socketpair()
     settings = Settings.of(ConnectionSpec("api", {"base_url": "http://127.0.0.1:1"}, tmp_path))
-    client = Client(settings, settings.redactor())
-    client.interrupt()
+    wire = Wire(settings)
+    wire.interrupt()
     with near, far:
-        stream = SimpleNamespace(get_extra_info=lambda name: near)
-        client._trace("connection.connect_tcp.complete", {"return_value": stream})
+        wire.connected(near)
         assert far.recv(1) == b""
 
 

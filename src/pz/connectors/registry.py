@@ -41,7 +41,7 @@ BUILT_IN: Mapping[str, str] = {
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "postgres": ("psycopg", "adbc_driver_postgresql"),
-    "http": ("httpx", "msgspec", "jsonpath"),
+    "http": ("httpx", "httpcore", "msgspec", "jsonpath"),
 }
 """The modules that a connector of ours imports once it is used; the extra of its name installs them."""
 

@@ -7,29 +7,27 @@ before anybody parses it, so a cut answer costs one request and nothing that was
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
 from pz.connectors.contract import CancelToken, OperationGate
 from pz.connectors.http import bodies
 from pz.connectors.http.auth import Auth, TokenRequest
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.faults import network_errors, status_error
-from pz.connectors.http.origins import parse_url
+from pz.connectors.http.origins import joined
 from pz.connectors.http.redaction import Redactor, without_values
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.waits import budget_of, retry_after
-from pz.errors import Cancelled, Code, ConnectorError, PermanentError, TransientError
+from pz.connectors.http.wire import Response, Wire
+from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
 if TYPE_CHECKING:
-    import socket
-
     import httpx
 
 __all__ = ["Answer", "Client", "Request"]
@@ -41,8 +39,11 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _KEPT = 64 * 1024
 """Bytes that are looked at of a body that is no page: of an error, an access token."""
 
-_SLOWEST = 1024
-"""Bytes per second, over a whole `timeout_seconds`, below which a body counts as stalled."""
+_USUAL = {
+    "user-agent": USER_AGENT,
+    "accept": "application/json, */*;q=0.5",
+    "accept-encoding": "gzip, deflate",
+}
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,7 @@ class Client:
         self.redactor = redactor
         self._auth = Auth(settings.auth, redactor)
         self._gate: OperationGate | None = None
-        self._lock = threading.Lock()
-        self._http: httpx.Client | None = None
-        self._sockets: set[socket.socket] = set()
-        self._stopped = threading.Event()
+        self._wire = Wire(settings)
 
     def use_gate(self, gate: OperationGate) -> None:
         """Send every call through this gate from now on."""
@@ -104,10 +102,7 @@ class Client:
 
     def close(self) -> None:
         """Close all connections."""
-        with self._lock:
-            client, self._http = self._http, None
-        if client is not None:
-            client.close()
+        self._wire.close()
 
     @contextmanager
     def ended_by(self, cancel: CancelToken) -> Iterator[None]:
@@ -117,7 +112,11 @@ class Client:
             yield
         finally:
             forget()
-            self._stopped.clear()
+            self._wire.reopen()
+
+    def interrupt(self) -> None:
+        """Break every connection: calls under way fail, and none is begun any more, until `ended_by` is left."""
+        self._wire.interrupt()
 
     # --- calls
 
@@ -155,62 +154,52 @@ class Client:
     def _exchange(
         self, request: Request, auth: Mapping[str, str], spool: Path | None, *, may_renew: bool
     ) -> Answer | Request | None:
-        if self._stopped.is_set():
-            raise Cancelled
         self.settings.origins.require(request.url, request.subject)
-        client = self._opened()
+        headers = {**_USUAL, **_lower(self.settings.headers), **_lower(request.headers), **_lower(auth)}
+        url = self._with_key(request.url)
         with (
             network_errors(request.subject),
-            client.stream(
-                request.method,
-                self._with_key(request.url),
-                headers={**self.settings.headers, **request.headers, **auth},
-                content=request.content,
-                extensions={"trace": self._trace},
-            ) as response,
+            self._wire.exchange(request.method, url, headers, request.content) as response,
         ):
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            self._report(response.status_code, headers)
-            if response.status_code == 401 and may_renew:
+            self._report(response)
+            if response.status == 401 and may_renew:
                 return None
-            if response.status_code in _REDIRECTS and request.method == "GET":
-                return self._redirected(request, headers)
-            if request.absent_is_done and response.status_code in (404, 410):
-                return Answer(response.status_code, headers, request.url, None, b"", 0, Framing.LENGTH)
-            if not 200 <= response.status_code < 300:
-                raise self._refused(request, response, headers)
-            return self._received(request, response, headers, spool)
+            if response.status in _REDIRECTS and request.method == "GET":
+                return self._redirected(request, response.headers)
+            if request.absent_is_done and response.status in (404, 410):
+                return Answer(response.status, response.headers, request.url, None, b"", 0, Framing.LENGTH)
+            if not 200 <= response.status < 300:
+                raise self._refused(request, response)
+            return self._received(request, response, spool)
 
     def _redirected(self, request: Request, headers: Mapping[str, str]) -> Request:
         location = headers.get("location", "")
         if not location:
             raise PermanentError(f"{request.subject}: a redirect without a Location", code=Code.PZ0763)
-        with network_errors(request.subject):
-            target = request.url.join(location)
-        if parse_url(str(target)) is None:
+        target = joined(request.url, location)
+        if target is None:
             raise PermanentError(f"{request.subject}: a redirect to no http URL", code=Code.PZ0763)
         self.settings.origins.require(target, f"{request.subject}: a redirect")
         return replace(request, url=target)
 
-    def _refused(self, request: Request, response: httpx.Response, headers: Mapping[str, str]) -> ConnectorError:
+    def _refused(self, request: Request, response: Response) -> ConnectorError:
         body = b""
         with suppress(Exception):
-            body = self._beginning(response, headers)
-        return status_error(request.subject, response.status_code, headers, self._excerpt(request, body))
+            body = _beginning(response.pieces, bodies.encodings_of(response.headers))
+        return status_error(request.subject, response.status, response.headers, self._excerpt(request, body))
 
     def _excerpt(self, request: Request, body: bytes) -> str:
         """The server's words; of an answer to rows that we sent, without anything that stood in those rows."""
         words = self.redactor.excerpt(body)
         return words if request.content is None else without_values(words, request.content)
 
-    def _received(
-        self, request: Request, response: httpx.Response, headers: Mapping[str, str], spool: Path | None
-    ) -> Answer:
-        framing = bodies.framing_of(response.status_code, headers)
+    def _received(self, request: Request, response: Response, spool: Path | None) -> Answer:
+        headers = response.headers
+        framing = bodies.framing_of(response.status, headers)
         if not request.needs_body:
             with suppress(Exception):  # the status is the answer; a short rest is read to keep the connection
-                self._beginning(response, {})
-            return Answer(response.status_code, headers, request.url, None, b"", 0, framing)
+                _beginning(response.pieces, [])
+            return Answer(response.status, headers, request.url, None, b"", 0, framing)
         if framing is Framing.CLOSE and not request.whole:
             raise PermanentError(
                 f"{request.subject}: the end of the response is not marked, so a cut could not be seen",
@@ -220,51 +209,28 @@ class Client:
         try:
             codings = [*bodies.encodings_of(headers), *["gzip"] * request.layers]
             charset = bodies.charset_of(headers)
-            pieces = bodies.transcoded(bodies.decoded(self._raw(response), codings, self._check_size), charset)
+            pieces = bodies.transcoded(bodies.decoded(response.pieces, codings, self._check_size), charset)
             body, file, size = _taken(pieces, spool, request.unspooled)
         except (PermanentError, TransientError) as failure:
             failure.message = f"{request.subject}: {failure.message}"
             raise
-        return Answer(response.status_code, headers, request.url, file, body, size, framing)
+        return Answer(response.status, headers, request.url, file, body, size, framing)
 
     def _check_size(self, size: int) -> None:
         if size > self.settings.max_bytes:
             raise bodies.too_large(self.settings.max_bytes)
 
-    def _beginning(self, response: httpx.Response, headers: Mapping[str, str]) -> bytes:
-        """As much of a body as anybody looks at where it is no page: a server may send one without end."""
-        body = b""
-        for piece in bodies.decoded(self._raw(response), bodies.encodings_of(headers), lambda _: None):
-            body += piece
-            if len(body) >= _KEPT:
-                break
-        return body
-
-    def _raw(self, response: httpx.Response) -> Iterator[bytes]:
-        """The bytes of the wire; a server that drips them one by one counts as one that does not answer."""
-        import httpx
-
-        begun, seen = time.monotonic(), 0
-        for chunk in response.iter_raw():
-            seen += len(chunk)
-            elapsed = time.monotonic() - begun
-            if elapsed > self.settings.timeout:
-                if seen < _SLOWEST * elapsed:
-                    raise httpx.ReadTimeout("stalled")
-                begun, seen = time.monotonic(), 0
-            yield chunk
-
     # --- waiting, tokens, connections
 
-    def _report(self, status: int, headers: Mapping[str, str]) -> None:
+    def _report(self, response: Response) -> None:
         """Tell the gate, and so every node of the connection, what the server said about its budget."""
         if self._gate is None:
             return
-        asked = retry_after(headers) if status in (429, 503) else None
+        asked = retry_after(response.headers) if response.status in (429, 503) else None
         if asked is not None:
             self._gate.report_budget(0, asked)
             return
-        budget = budget_of(headers)
+        budget = budget_of(response.headers)
         if budget is not None:
             self._gate.report_budget(budget.remaining, budget.reset_seconds)
 
@@ -273,25 +239,19 @@ class Client:
         return self.gated("get an access token", True, lambda: self._token_once(request))
 
     def _token_once(self, request: TokenRequest) -> Mapping[str, Any]:
+        import httpx
+
         subject = f"connection '{self.settings.name}': token endpoint"
-        with (
-            network_errors(subject),
-            self._opened().stream(
-                "POST",
-                request.url,
-                data=dict(request.form),
-                headers={**request.headers, "Accept": "application/json"},
-                extensions={"trace": self._trace},
-            ) as response,
-        ):
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            if response.status_code != 200:
-                failure = status_error(subject, response.status_code, headers, "")
+        form = urlencode(request.form).encode()
+        headers = {**_USUAL, **_lower(request.headers), "content-type": "application/x-www-form-urlencoded"}
+        with network_errors(subject), self._wire.exchange("POST", httpx.URL(request.url), headers, form) as response:
+            if response.status != 200:
+                failure = status_error(subject, response.status, response.headers, "")
                 if isinstance(failure, PermanentError):
                     raise PermanentError(failure.message, code=Code.PZ0771, hint="check auth of the connection")
                 raise failure
             try:
-                answer = json.loads(self._beginning(response, headers))
+                answer = json.loads(_beginning(response.pieces, bodies.encodings_of(response.headers)))
             except (ValueError, RecursionError) as error:
                 raise PermanentError(f"{subject}: the answer is not json", code=Code.PZ0771) from error
         if not isinstance(answer, dict):
@@ -307,46 +267,20 @@ class Client:
         name = self.settings.auth.param
         return url if name is None or name not in url.params else url.copy_remove_param(name)
 
-    def _opened(self) -> httpx.Client:
-        with self._lock:
-            if self._http is None:
-                self._http = _open(self.settings)
-            return self._http
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the sockets, so that a cancellation can break them; one that came during a connect breaks it now."""
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            found = info["return_value"].get_extra_info("socket")
-            if found is not None:
-                with self._lock:
-                    self._sockets = {known for known in self._sockets if known.fileno() >= 0}
-                    self._sockets.add(found)
-                if self._stopped.is_set():
-                    self.interrupt()
-
-    def interrupt(self) -> None:
-        """Break every connection: calls under way fail, and none is begun any more, until `ended_by` is left."""
-        import socket
-
-        self._stopped.set()
-        with self._lock:
-            sockets = list(self._sockets)
-        for found in sockets:
-            with suppress(OSError):
-                found.shutdown(socket.SHUT_RDWR)
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    """The same headers under names that can be compared."""
+    return {name.lower(): value for name, value in headers.items()}
 
 
-def _open(settings: Settings) -> httpx.Client:
-    import httpx
-
-    return httpx.Client(
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate", "Accept": "application/json, */*;q=0.5"},
-        timeout=settings.timeout,
-        verify=settings.verify(),
-        proxy=settings.proxy,
-        trust_env=False,
-        follow_redirects=False,
-    )
+def _beginning(pieces: Iterator[bytes], codings: list[str]) -> bytes:
+    """As much of a body as anybody looks at where it is no page: a server may send one without end."""
+    body = b""
+    for piece in bodies.decoded(pieces, codings, lambda _: None):
+        body += piece
+        if len(body) >= _KEPT:
+            break
+    return body
 
 
 def _taken(pieces: Iterator[bytes], spool: Path | None, unspooled: int) -> tuple[bytes, Path | None, int]:

@@ -21,7 +21,7 @@ from pz.connectors.http.bindings import Bindings
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.faults import Refused
-from pz.connectors.http.origins import parse_url
+from pz.connectors.http.origins import joined, parse_url
 from pz.connectors.http.pagination import CEILING, MISSING, Position
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.selection import Document, parts_of, shallow
@@ -276,13 +276,8 @@ class Crawl:
         """A next URL made absolute against the page that named it, checked, and without the key."""
         if position.url is None:
             return position
-        import httpx
-
-        try:
-            url = page.answer.url.join(position.url)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise PermanentError(f"{self._subject}: the next page is at no URL", code=Code.PZ0764) from error
-        if parse_url(str(url)) is None:
+        url = joined(page.answer.url, position.url)
+        if url is None:
             raise PermanentError(f"{self._subject}: the next page is at no http URL", code=Code.PZ0764)
         self._client.settings.origins.require(url, f"{self._subject}: the next page")
         return replace(position, url=str(self._client.without_key(url)))

@@ -78,25 +78,25 @@ def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt:
 @contextmanager
 def network_errors(subject: str) -> Iterator[None]:
     """Raise what the client library raises as the contract's errors, in words of our own: its texts may hold URLs."""
-    import httpx
+    import httpcore
 
     try:
         yield
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-        words = "no connection in time" if isinstance(error, httpx.TimeoutException) else "no connection"
+    except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
+        words = "no connection in time" if isinstance(error, httpcore.TimeoutException) else "no connection"
         reason = _reason(error)
         raise NothingSent(f"{subject}: {words}{reason}", code=Code.PZ0762) from error
-    except httpx.ProxyError as error:
+    except httpcore.ProxyError as error:
         raise NothingSent(f"{subject}: the proxy refused", code=Code.PZ0762) from error
-    except httpx.TimeoutException as error:
+    except httpcore.TimeoutException as error:
         raise NoAnswer(f"{subject}: no answer in time", code=Code.PZ0762) from error
-    except httpx.RemoteProtocolError as error:
+    except httpcore.RemoteProtocolError as error:
         raise NoAnswer(f"{subject}: the connection broke before the answer was whole", code=Code.PZ0762) from error
-    except (httpx.TransportError, OSError) as error:
+    except (httpcore.NetworkError, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
             raise  # the disk, not the network
         raise NoAnswer(f"{subject}: the connection broke", code=Code.PZ0762) from error
-    except (httpx.InvalidURL, UnicodeError, ValueError) as error:
+    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, UnicodeError, ValueError) as error:
         raise PermanentError(f"{subject}: the request cannot be formed", code=Code.PZ0760) from error
 
 

@@ -14,7 +14,7 @@ from pz.errors import Code, PermanentError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Origins", "parse_url"]
+__all__ = ["Origins", "joined", "parse_url"]
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -30,6 +30,16 @@ def parse_url(text: str) -> httpx.URL | None:
     if url.scheme not in _PORTS or not url.host or url.userinfo:
         return None
     return url
+
+
+def joined(base: httpx.URL, reference: str) -> httpx.URL | None:
+    """A reference as an absolute URL, seen from another; None unless it is a http or https URL without credentials."""
+    import httpx
+
+    try:
+        return parse_url(str(base.join(reference)))
+    except (httpx.InvalidURL, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ CONNECTION_SCHEMA: Mapping[str, Any] = {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 3600,
-            "description": "Longest wait for a connection, for an answer to begin, and for each further part (default 30).",
+            "description": "Longest wait for a connection, for the head of an answer, and for each further part (default 30).",
         },
         "max_response_mb": {
             "type": "integer",
@@ -191,10 +191,13 @@ class Settings:
             redactor.add(str(self.tls["client_key_password"]))
         return redactor
 
-    def verify(self) -> ssl.SSLContext | bool:
-        """What TLS connections are checked with. Raises PermanentError PZ0760 when a file cannot be used."""
+    def verify(self) -> ssl.SSLContext | None:
+        """What TLS connections are checked with; None leaves it to the client library, which need not load it then.
+
+        Raises PermanentError PZ0760 when a file cannot be used.
+        """
         if self.base.scheme == "http" and not self.tls:
-            return True
+            return None
         ca = self._file("ca_file")
         try:
             context = ssl.create_default_context(cafile=None if ca is None else str(ca))

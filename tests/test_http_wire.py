@@ -1,0 +1,139 @@
+"""What a server may do on the wire to keep its clients waiting, and how long they do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from http_server import Api, Asked, Reply
+from http_support import ID, CountingGate, ids, read
+from pz.connectors.contract import ConnectionSpec
+from pz.connectors.http.settings import Settings
+from pz.connectors.http.wire import Wire
+from pz.errors import Code, PermanentError, TransientError
+
+ENDLESS = b"x" * 90_000
+RECORDS = Reply.json([{"id": 1}])
+
+# Were one of these answers read to its end, a test would take more than an hour: each byte comes in time.
+DRIPS = {
+    "status line": Reply(200, {}, b"[]", head_drip=0.05),
+    "header": replace(RECORDS, headers={"X-Long": ENDLESS.decode()}, head_drip=0.05),
+    "body": replace(RECORDS, body=b" " * 90_000, drip=0.05),
+    "chunk extension": Reply(200, {"Transfer-Encoding": "chunked"}, b"1;" + ENDLESS, framing="close", drip=0.05),
+    "trailer": Reply(
+        200, {"Transfer-Encoding": "chunked"}, b"2\r\n[]\r\n0\r\nX: " + ENDLESS, framing="close", drip=0.05
+    ),
+    "redirect": Reply(302, {"X-Long": ENDLESS.decode(), "Location": "/items"}, head_drip=0.05),
+    "token": Reply(200, {"X-Long": ENDLESS.decode()}, head_drip=0.05),
+}
+
+
+@pytest.mark.parametrize("kind", DRIPS)
+def test_a_server_that_drips_is_given_up(kind: str) -> None:
+    auth = {
+        "auth": {
+            "type": "oauth2_client_credentials",
+            "client_id": "me",
+            "client_secret": "mine",
+        }
+    }
+    with Api() as api:
+        api.on("GET", "/items", DRIPS[kind])
+        api.on("POST", "/token", DRIPS[kind])
+        options: dict[str, object] = {"timeout_seconds": 0.3}
+        if kind == "token":
+            auth["auth"]["token_url"] = f"{api.url}/token"
+            options |= auth
+        with pytest.raises(TransientError, match="no answer in time"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options=options)
+
+
+def test_endless_interim_answers_are_no_answer() -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply(103, {}, b"HTTP/1.1 103 More\r\n\r\n" * 9_000, framing="close", drip=0.005))
+        with pytest.raises(TransientError, match="no answer in time"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options={"timeout_seconds": 0.3})
+
+
+def test_a_slow_answer_within_the_least_speed_is_read() -> None:
+    """200 pieces of 50 bytes: far slower than any network, and faster than 1 KiB a second."""
+    body = b'[{"id":1}' + b" " * 600 + b"]"
+    with Api() as api:
+        api.on("GET", "/items", replace(RECORDS, body=body, drip=0.0005))
+        assert ids(read(api, {}, ID, gate=CountingGate(1), connection_options={"timeout_seconds": 0.2})) == [1]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+def test_a_server_that_does_not_take_what_is_sent_is_given_up(pause: float, tmp_path: Path) -> None:
+    """Without a pause it reads nothing at all; with one a byte now and then."""
+    stopped = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                while pause and not stopped.wait(pause) and connection.recv(1):
+                    pass
+                stopped.wait()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        settings = Settings.of(ConnectionSpec("api", {"base_url": url, "timeout_seconds": 0.3}, tmp_path))
+        wire = Wire(settings)
+        try:
+            import httpcore
+
+            with (
+                pytest.raises(httpcore.WriteTimeout),
+                wire.exchange("POST", settings.base, {"x-y": "z"}, b"x" * 64_000_000),
+            ):
+                pass
+        finally:
+            stopped.set()
+            thread.join()
+            wire.close()
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://:99999/", "mailto:x@y", "http://u:p@h/"])
+def test_a_location_that_is_no_url_is_told_as_such(location: str) -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply(302, {"Location": location}))
+        with pytest.raises(PermanentError, match="a redirect to no http URL") as caught:
+            read(api, {}, ID, gate=CountingGate(1))
+        assert caught.value.code is Code.PZ0763
+
+
+def test_cookies_of_the_server_come_back_to_it_and_go_nowhere_else() -> None:
+    """Gateways bind a crawl to one of their servers by a cookie."""
+
+    def answer(asked: Asked) -> Reply:
+        following = {"/items": "/two", "/two": other}.get(asked.path, "")
+        return Reply.json({"r": [{"id": 1}], "n": following}, Set_Cookie=f"at={asked.path[1:]}; Path=/; HttpOnly")
+
+    with Api() as api, Api() as elsewhere:
+        other = elsewhere.url.replace("127.0.0.1", "localhost") + "/three"
+        api.route("GET", "/items", answer)
+        api.route("GET", "/two", answer)
+        elsewhere.on("GET", "/three", Reply.json({"r": [{"id": 2}], "n": None}))
+        options = {
+            "items": "/r",
+            "pagination": {"strategy": "next_url", "pointer": "/n"},
+            "allow_repeated_pages": True,
+        }
+        assert ids(read(api, options, ID, connection_options={"allow_hosts": ["localhost"]})) == [1, 1, 2]
+        assert [asked.headers.get("cookie") for asked in api.requests()] == [None, "at=items"]
+        assert "cookie" not in elsewhere.requests()[0].headers
+
+
+def test_a_header_is_sent_once_whatever_the_case_of_its_name() -> None:
+    with Api() as api:
+        api.on("GET", "/items", RECORDS)
+        read(api, {"headers": {"ACCEPT": "text/x"}}, ID, connection_options={"headers": {"accept": "text/y"}})
+        assert api.requests()[0].headers["accept"] == "text/x"
