@@ -493,14 +493,19 @@ class TestFile:
             assert sink.probe_output(output(WriteStrategy.APPEND)).columns == (Column("a", "INTEGER"),)
         assert shown(tmp_path, "SELECT * FROM t ORDER BY a") == [(1,), (2,)]
 
-    def test_aliases_of_similar_connection_names_differ(self, tmp_path: Path) -> None:
-        scans = [
-            DuckDb()
-            .open_sink(ConnectionSpec(name, {"path": "x.duckdb"}, tmp_path))
-            .native_copy(output(WriteStrategy.APPEND))
-            for name in ("a_b", "A_B", "a-b")
+    def test_files_of_similar_names_have_aliases_of_their_own_and_one_file_has_one(self, tmp_path: Path) -> None:
+        def attached(connection: str, path: str) -> tuple[str, ...]:
+            sink = DuckDb().open_sink(ConnectionSpec(connection, {"path": path}, tmp_path))
+            scan = sink.native_copy(output(WriteStrategy.APPEND))
+            assert scan is not None
+            return tuple(scan.setup)
+
+        assert len({attached("c", path) for path in ("a_b.duckdb", "A_B.duckdb", "a-b.duckdb", "x/a-b.duckdb")}) == 4
+        assert attached("one", "a.duckdb") == attached("two", "./x/../a.duckdb")
+        places = [
+            DuckDb().location(ConnectionSpec("c", {"path": path}, tmp_path)) for path in ("a", "./a", "x/../a", "b")
         ]
-        assert len({scan.setup for scan in scans if scan is not None}) == 3
+        assert [place == places[0] for place in places] == [True, True, True, False]
 
     def test_a_file_that_another_process_holds_is_a_passing_fault(self, tmp_path: Path) -> None:
         code = (

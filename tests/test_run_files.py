@@ -364,6 +364,38 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     assert message.startswith("PZ0501 Conversion Error: Could not convert string '***' to INT32")
 
 
+def test_two_connections_may_lead_to_one_database_file(tmp_path: Path) -> None:
+    """One reads and one writes: the file is attached once, for writing."""
+    files = {
+        "connections.yml": "a:\n  connector: duckdb\n  path: w.duckdb\nb:\n  connector: duckdb\n  path: ./w.duckdb\n",
+        "pipelines/p.sql": "INSERT INTO {{ sink('b', 'copy', strategy: 'replace') }} SELECT * FROM {{ source('a', 't') }}",
+        "pipelines/q.sql": "INSERT INTO {{ sink('a', 'more', strategy: 'append') }} SELECT * FROM {{ source('b', 't') }}",
+    }
+    demo = project(tmp_path, files)
+    with duckdb.connect(tmp_path / "w.duckdb") as file:
+        file.execute("CREATE TABLE t AS SELECT 7 AS n")
+    assert errors(run(demo)) == {}
+    assert errors(run(demo)) == {}
+    with duckdb.connect(tmp_path / "w.duckdb") as file:
+        assert file.execute("SELECT * FROM copy").fetchall() == [(7,)]
+        assert file.execute("SELECT * FROM more").fetchall() == [(7,), (7,)]
+
+
+def test_a_root_is_one_place_however_it_is_spelled(tmp_path: Path) -> None:
+    """What is stored for ``out`` still belongs to ``./out/``."""
+    files = {
+        "data/t.csv": "id,at\n1,2024-01-01\n2,2024-01-02\n",
+        "pipelines/p.sql": "INSERT INTO {{ sink('lake', 't', strategy: 'append', duplicates: 'accept') }} SELECT * FROM "
+        "{{ source('files', 't', columns: {id: 'int', at: 'date'}, sync: {mode: 'incremental', cursor: 'at'}) }}",
+    }
+    demo = project(tmp_path, files)
+    assert errors(run(demo)) == {}
+    respelled = project(tmp_path, {"connections.yml": CONNECTIONS.replace("root: data", "root: ./data/")})
+    result = run(respelled)
+    assert errors(result) == {}
+    assert [load.rows for load in result.nodes if load.kind == "SourceLoad"] == [0], "read from the watermark on"
+
+
 def test_what_a_node_cannot_let_go_of_fails_the_node_and_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from pz.connectors.contract import PermanentError
 from pz.errors import Code, os_problem
 
-__all__ = ["local_path", "not_a_directory", "os_refusals", "real_path"]
+__all__ = ["local_path", "not_a_directory", "os_refusals", "real_path", "spelled_path"]
 
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4095
@@ -36,6 +36,11 @@ def local_path(base: Path, text: str) -> Path:
     if len(encoded) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in encoded.split(b"/")):
         raise PermanentError("a path is too long for the file system", code=Code.PZ0353, hint="write a shorter path")
     return path
+
+
+def spelled_path(text: str) -> str:
+    """The path as the project spells it, ``./out/`` and ``out`` alike; moving the project does not change it."""
+    return os.path.normpath(text)
 
 
 def real_path(path: Path) -> Path:

@@ -22,7 +22,7 @@ from pz.engine.reading import entry_record
 from pz.errors import Code, ConnectorError, Problem, StateError
 from pz.events import EventBus
 from pz.graph.model import Node, SinkNode, SourceNode
-from pz.plan.specs import connection_spec, output_spec
+from pz.plan.specs import output_spec
 from pz.runs.history import RunEntry, list_runs
 from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunStatus
 from pz.staging.meta import SinkAttempt
@@ -111,14 +111,10 @@ def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[Sour
 
 
 def _committed(prepared: Prepared, sink: SinkNode, attempt: SinkAttempt, record: RunRecord) -> bool:
-    connector = prepared.registry.get(prepared.project.connections[sink.connection].connector)
     output = replace(output_spec(sink), origin=record.origin, node=sink.id)
     try:
-        opened = connector.open_sink(connection_spec(prepared.project, sink.connection, prepared.graph))
-        try:
+        with prepared.connections.sink(sink.connection) as opened:
             found = settlement(opened, output, record.project, attempt.run_id, attempt.ordinal, attempt.marker)
-        finally:
-            opened.close()
     except ConnectorError:
         return False  # the destination cannot be asked: the run that follows says why
     return found is Settlement.COMMITTED

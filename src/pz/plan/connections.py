@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,7 +29,20 @@ class Connections:
 
     def spec(self, name: str) -> ConnectionSpec:
         """What the connector is told about a connection."""
-        return connection_spec(self.project, name, self.graph)
+        return connection_spec(self.project, name, written=self._is_written(name))
+
+    def _is_written(self, name: str) -> bool:
+        """Whether an output writes through this connection, or through another one that leads to the same place."""
+        if self.graph is None:
+            return True
+        targets = {sink.connection for sink in self.graph.sinks()}
+        if name in targets:
+            return True
+        kind, place = self.project.connections[name].connector, self._location(name)
+        return any(self.project.connections[t].connector == kind and self._location(t) == place for t in targets)
+
+    def _location(self, name: str) -> Mapping[str, str]:
+        return self.connector(name).location(connection_spec(self.project, name))
 
     @contextmanager
     def source(self, name: str) -> Iterator[Source]:

@@ -10,16 +10,15 @@ from pz.connectors.contract import (
     ReadHints,
     ReadShape,
 )
-from pz.graph.model import Graph, SinkNode, SourceNode
+from pz.graph.model import SinkNode, SourceNode
 from pz.graph.rules import contract_cursor_type
 from pz.project.model import Project
 
 __all__ = ["connection_spec", "dataset_spec", "output_spec", "read_hints"]
 
 
-def connection_spec(project: Project, name: str, graph: Graph | None = None) -> ConnectionSpec:
-    """The spec of a connection; ``graph`` tells whether any output writes to it (None: take it that one does)."""
-    written = graph is None or any(sink.connection == name for sink in graph.sinks())
+def connection_spec(project: Project, name: str, *, written: bool = True) -> ConnectionSpec:
+    """The spec of a connection; ``written``: whether any output writes to where it leads."""
     return ConnectionSpec(name, project.connections[name].options, project.root, written)
 
 

@@ -12,10 +12,10 @@ from pz.connectors.contract import (
     ConnectionSpec,
     ConnectorError,
 )
-from pz.connectors.duckdb.place import Place, location_of
+from pz.connectors.duckdb.place import Place
 from pz.connectors.duckdb.reading import DuckDbSource
 from pz.connectors.duckdb.writing import DuckDbSink
-from pz.connectors.localpath import real_path
+from pz.connectors.localpath import real_path, spelled_path
 
 __all__ = ["DuckDb"]
 
@@ -80,7 +80,7 @@ class DuckDb:
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
         """The path as the project spells it."""
-        return location_of(connection.options)
+        return {"path": spelled_path(str(connection.options.get("path", "")))}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """Attach the file, or say that a write will create it."""

@@ -1,7 +1,7 @@
 """Where a DuckDB connection leads: the file, its alias, its tables, and how it is attached.
 
 Inside a run the file is attached to the run's own DuckDB, by a statement that is the same text for every reader and
-writer of the connection, so that it happens once. Elsewhere (probe, check, settle) a private DuckDB attaches it for as
+writer of the file, whatever connections lead to it, so that it happens once. Elsewhere (probe, check, settle) a private DuckDB attaches it for as
 long as the question takes.
 
 Never open the file by other means: closing any descriptor of it drops the locks that this process holds on it.
@@ -10,9 +10,10 @@ Never open the file by other means: closing any descriptor of it drops the locks
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,6 @@ class Table:
 class Place:
     """A DuckDB file and the alias under which it is attached."""
 
-    connection: str
     path: Path
     shown: str
     read_only: bool
@@ -77,17 +77,17 @@ class Place:
         """The place of a connection; relative paths start at the project. Raises PermanentError PZ0353."""
         shown = str(connection.options["path"])
         path = real_path(local_path(connection.base_dir, shown))
-        return cls(connection.name, path, shown, not connection.written)
+        return cls(path, shown, not connection.written)
 
     @property
     def alias(self) -> str:
-        """The catalogue's name: readable, and unlike that of any other connection."""
-        plain = re.sub(r"[^a-z0-9]+", "_", self.connection.lower()).strip("_") or "connection"
-        return f"{plain}_{hashlib.sha256(self.connection.encode()).hexdigest()[:8]}"
+        """The catalogue's name: readable, and unlike that of any other file."""
+        plain = re.sub(r"[^a-z0-9]+", "_", self.path.stem.lower()).strip("_") or "file"
+        return f"{plain}_{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:8]}"
 
     @property
     def attach(self) -> str:
-        """The one ATTACH statement of the connection."""
+        """The one ATTACH statement of the file."""
         mode = ", READ_ONLY" if self.read_only else ""
         return f"ATTACH IF NOT EXISTS {literal(str(self.path))} AS {quote(self.alias)} (TYPE duckdb{mode})"
 
@@ -158,8 +158,3 @@ def _private() -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET arrow_lossless_conversion = true")
     return connection
-
-
-def location_of(options: Mapping[str, object]) -> dict[str, str]:
-    """The path as the project spells it."""
-    return {"path": str(options.get("path", ""))}

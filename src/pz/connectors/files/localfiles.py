@@ -11,6 +11,7 @@ from pz.connectors.files.formats import read_schema, write_schema
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.reading import FileSource, SchemaCache
 from pz.connectors.files.writing import FileSink
+from pz.connectors.localpath import spelled_path
 
 __all__ = ["LocalFiles"]
 
@@ -86,7 +87,7 @@ class LocalFiles:
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
         """The root as the project spells it, so that moving the project does not change the place."""
-        return {"root": str(connection.options.get("root", "."))}
+        return {"root": spelled_path(str(connection.options.get("root", ".")))}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """A root that is there and can be listed, or that a write will create."""
