@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import shutil
+import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from pz.testing.faults import Outcome, WarmInterpreter, list_steps
 from pz.testing.server import Server
@@ -61,6 +66,8 @@ class Sweep:
         self._warm = warm
         self._stages: dict[tuple[str, str], tuple[Path, Model]] = {}
         self._steps: dict[tuple[str, str], dict[str, int]] = {}
+        self.deaths: Counter[int] = Counter()
+        """How many cases died so many times: once, or again in their recovery."""
 
     def stage(self, scenario: Scenario, stage: str) -> tuple[Path, Model]:
         """The project before the run that dies, and its model."""
@@ -130,24 +137,28 @@ class Sweep:
 
     def double(self, chance: random.Random, stages: tuple[str, ...] = ("first", "later")) -> Case:
         """A sampled double crash: the recovery of a kill dies too, at a point that it passes."""
-        scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
-        first = chance.choice(list(self.points(scenario, stage)))
-        with self.copied(scenario, stage) as (root, _):
-            self._warm.run(RUN, root, failpoint=first.failpoint)
-            trace = root.with_suffix(".trace")
-            self._warm.run(self._verb(recovery), root, trace=trace)
-            passed = list_steps(trace) if trace.exists() else {}
-        second = [Point(name, nth) for name, count in passed.items() for nth in sorted({1, count})]
-        return Case(scenario, stage, (first, *([chance.choice(second)] if second else [])), recovery)
+        while True:
+            scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
+            first = chance.choice(list(self.points(scenario, stage)))
+            with self.copied(scenario, stage) as (root, _):
+                self._warm.run(RUN, root, failpoint=first.failpoint)
+                trace = root.with_suffix(".trace")
+                self._warm.run(self._verb(recovery), root, trace=trace)
+                passed = list_steps(trace) if trace.exists() else {}
+            second = [Point(name, nth) for name, count in passed.items() for nth in sorted({1, count})]
+            if second:  # a retry of a run that had nothing to leave passes no step
+                return Case(scenario, stage, (first, chance.choice(second)), recovery)
 
     def run(self, case: Case) -> None:
         """Kill, recover, check; then change the source once more and check again: state was never ahead."""
         with self.copied(case.scenario, case.stage) as (root, model):
-            before, runs = state_of(root), recorded(root)
+            before, runs, deaths = state_of(root), recorded(root), 0
             for index, point in enumerate(case.kills):
                 verb = RUN if index == 0 else self._verb(case.recovery)
                 died = self._warm.run(verb, root, failpoint=point.failpoint)
                 assert died.killed or index > 0, f"{case}: not reached: {_tell(died)}"
+                deaths += died.killed
+            self.deaths[deaths] += 1
             self.check_recovery(case, case.recovery, root, model, before, runs)
 
     def check_recovery(
@@ -207,6 +218,14 @@ class Sweep:
 
     def restore(self, scenario: Scenario, stage: str) -> None:
         """Make the far side what it was at a stage."""
+
+
+def folder(factory: pytest.TempPathFactory) -> Path:
+    """Where a sweep works. Process death keeps the page cache, so memory serves as well as a disk, and sooner."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        return factory.mktemp("sweep")
+    return Path(tempfile.mkdtemp(prefix="pz-sweep-", dir=memory))
 
 
 class _Copy:

@@ -31,6 +31,8 @@ engine:
   threads: 2
   duckdb: { threads: 1, memory_limit: 200MB }
 """
+SWEPT = PROJECT + "retention: { keep_last: 1 }\n"
+"""The same, and the second run removes the data of the first."""
 
 
 def pipeline(number: str = "") -> str:
@@ -75,7 +77,7 @@ class Scenario:
     def create(self, root: Path) -> None:
         """Write the project and make its far side, with fifteen rows."""
         (root / "pipelines").mkdir(parents=True)
-        (root / "project.yml").write_text(PROJECT)
+        (root / "project.yml").write_text(SWEPT)
         (root / "connections.yml").write_text(json.dumps(self.connections(), indent=1))  # JSON is YAML
         (root / "pipelines" / "orders.sql").write_text(pipeline())
         self.declare_source(Server(root / "far"))

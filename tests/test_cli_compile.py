@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from cli_support import Answer, invoke
 from pz.api import open_project
+from pz.durable import Step
 from pz.project.scaffold import create
+from pz.testing.faults import WarmInterpreter, list_steps
 
 
 @pytest.fixture
@@ -64,6 +67,38 @@ def test_compile_removes_the_sql_of_pipelines_that_are_gone(project: Path) -> No
     assert stale.exists()
     pz(project, "compile")
     assert not stale.exists()
+
+
+@pytest.mark.slow
+def test_a_compilation_that_dies_is_done_again_by_the_next(tmp_path: Path) -> None:
+    """At every durable step; what a dead one leaves is no half of a file, and the next leaves what it would anyway."""
+    create(tmp_path / "demo", "sample")
+    with WarmInterpreter() as warm:
+        stale = tmp_path / "demo" / ".pz" / "target" / "compiled" / "gone.sql"
+        stale.parent.mkdir(parents=True)
+        stale.write_text("select 1")
+        shutil.copytree(tmp_path / "demo", tmp_path / "whole")
+        assert warm.run(["compile"], tmp_path / "whole", trace=tmp_path / "trace").code == 0
+        whole = contents(tmp_path / "whole")
+        passed = list_steps(tmp_path / "trace")
+        assert {name.partition(".")[0] for name in passed} == {Step.WRITE_MANIFEST}
+        for name, count in passed.items():
+            for nth in range(1, count + 1):
+                point = f"{name.removesuffix('.inside')}:{nth}={'torn' if name.endswith('.inside') else 'kill'}"
+                root = tmp_path / f"{name}-{nth}"
+                shutil.copytree(tmp_path / "demo", root)
+                assert warm.run(["compile"], root, failpoint=point).killed, point
+                left = contents(root)
+                left.pop("compiled/gone.sql", None)
+                assert left.items() <= whole.items(), point
+                assert warm.run(["compile"], root).code == 0
+                assert contents(root) == whole, point
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """What is there to be read; a file that was being written lies beside it under a hidden name."""
+    target = root / ".pz" / "target"
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("[!.]*") if path.is_file()}
 
 
 def test_a_faulty_project_is_refused_with_file_and_line(project: Path) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ import pytest
 
 from pz.connectors.contract import ReadShape, WriteStrategy
 from pz.testing.faults import WarmInterpreter
-from sweep import Case, Sweep
-from sweep_scenarios import PROJECT, Far, Scenario, pipeline
+from sweep import Case, Sweep, folder
+from sweep_scenarios import SWEPT, Far, Scenario, pipeline
 from test_crash_sweep import SEED, STAGES, failures
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class LocalSweep(Sweep):
             "dst": {"connector": scenario.sink, **places[1], "entities": {"out": {"write": write}}},
         }
         (root / "pipelines").mkdir(parents=True)
-        (root / "project.yml").write_text(PROJECT)
+        (root / "project.yml").write_text(SWEPT)
         (root / "pipelines" / "orders.sql").write_text(pipeline())
         (root / "connections.yml").write_text(json.dumps(connections))
 
@@ -130,11 +129,8 @@ class LocalSweep(Sweep):
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSweep]:
-    memory = Path("/dev/shm")
-    root = memory / f"pz-local-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path_factory.mktemp("sweep")
-    root.mkdir(exist_ok=True)
     with WarmInterpreter() as warm:
-        made = LocalSweep(root, warm)
+        made = LocalSweep(folder(tmp_path_factory), warm)
         yield made
         made.remove()
 
@@ -157,5 +153,4 @@ def test_a_sampled_death_is_recovered(sweep: LocalSweep, scenario: Scenario) -> 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_death_is_recovered(sweep: LocalSweep, scenario: Scenario, stage: str, recovery: str) -> None:
     cases = [Case(scenario, stage, (point,), recovery) for point in sweep.points(scenario, stage)]
-    print(f"{len(cases)} kills")
     assert failures(sweep, cases) == []

@@ -19,8 +19,8 @@ import pytest
 from postgres_server import Database, PostgresServer
 from pz.connectors.contract import ReadShape, WriteStrategy
 from pz.testing.faults import WarmInterpreter
-from sweep import Case, Sweep
-from sweep_scenarios import COLUMNS, PROJECT, Row, Scenario, pipeline
+from sweep import Case, Sweep, folder
+from sweep_scenarios import COLUMNS, SWEPT, Row, Scenario, pipeline
 from test_crash_sweep import SEED, failures
 
 STAGES = ("first", "later")
@@ -99,7 +99,7 @@ class PostgresSweep(Sweep):
             found |= far.database.options
         connections["src"]["entities"]["orders"]["read"].pop("batch_rows")
         (root / "pipelines").mkdir(parents=True)
-        (root / "project.yml").write_text(PROJECT)
+        (root / "project.yml").write_text(SWEPT)
         (root / "pipelines" / "orders.sql").write_text(pipeline())
         (root / "connections.yml").write_text(json.dumps(connections))
 
@@ -115,7 +115,9 @@ class PostgresSweep(Sweep):
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresServer) -> Iterator[PostgresSweep]:
     with WarmInterpreter() as warm:
-        yield PostgresSweep(tmp_path_factory.mktemp("sweep"), warm, postgres_server)
+        made = PostgresSweep(folder(tmp_path_factory), warm, postgres_server)
+        yield made
+        made.remove()
 
 
 @pytest.mark.slow
@@ -139,5 +141,4 @@ def test_every_death_is_recovered(sweep: PostgresSweep, scenario: Scenario, stag
         for point in sweep.points(scenario, stage)
         for recovery in ("retry", "run")
     ]
-    print(f"{len(cases)} kills")
     assert failures(sweep, cases) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from children import run
 from pz import durable
 from pz.cursors import CursorType
 from pz.errors import Code, StateError
@@ -202,6 +204,31 @@ def test_a_change_that_cannot_be_audited_says_so(state_dir: Path) -> None:
         durable.rearm()
     assert value_of(state_dir) == "1"
     assert "PZ0532" in change.notes[0]
+
+
+SET = "import sys; from pathlib import Path; from pz.state.verbs import set_value; set_value(Path(sys.argv[1]), sys.argv[2], '1')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "end",
+    [
+        *("advance_state.before=kill", "advance_state=torn", "advance_state.after=kill"),
+        *("append_audit.before=kill", "append_audit.after=kill"),
+    ],
+)
+def test_a_death_while_setting_leaves_the_old_value_or_the_new_and_setting_again_works(
+    state_dir: Path, end: str
+) -> None:
+    """The audit never tells of a change that was not made; what it lacks is the last change before the death."""
+    assert run(SET, state_dir, KEY, failpoint=end) == -signal.SIGKILL
+    changed = end not in {"advance_state.before=kill", "advance_state=torn"}
+    assert value_of(state_dir) == ("1" if changed else "100.50")
+    told = len(read_audit(state_dir))
+    assert told == (end == "append_audit.after=kill")
+    set_value(state_dir, KEY, "2")
+    assert value_of(state_dir) == "2"
+    assert [line["to"] for line in read_audit(state_dir)] == ["1"] * told + ["2"]
 
 
 def test_a_line_torn_by_a_crash_does_not_hide_the_others(state_dir: Path) -> None:

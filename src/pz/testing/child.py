@@ -7,6 +7,7 @@ target and ends without clean-up, so that nothing of the parent's is flushed twi
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -23,7 +24,10 @@ from pz import durable
 __all__ = ["cli", "main", "serve"]
 
 # What a run imports sooner or later; DuckDB looks for pandas when it binds a parameter.
-WARM = ("duckdb", "pyarrow", "pyarrow.parquet", "pyarrow.dataset", "jinja2", "yaml", "jsonschema", "pandas", "asyncio")
+WARM = (
+    *("duckdb", "pyarrow", "pyarrow.parquet", "pyarrow.dataset", "jinja2", "yaml", "jsonschema", "pandas", "asyncio"),
+    *("typer._adapters", "_strptime", "encodings.ascii", "encodings.unicode_escape"),
+)
 
 
 def cli(arguments: Sequence[str]) -> int:
@@ -45,6 +49,8 @@ def serve() -> None:
             importlib.import_module(module)
         except ModuleNotFoundError:  # what is not installed will be missed by the fork, which says so
             continue
+    gc.collect()
+    gc.freeze()  # else every fork copies the pages of all that was imported, just by looking for garbage
     for line in sys.stdin:
         sys.stdout.write(json.dumps({"code": _fork(json.loads(line))}) + "\n")
         sys.stdout.flush()
