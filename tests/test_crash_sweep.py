@@ -25,7 +25,7 @@ STAGES = ("first", "later")
 
 # Steps that these scenarios cannot pass, with the test that does.
 ELSEWHERE: dict[Step, str] = {
-    **dict.fromkeys((Step.PEND_SNAPSHOT, Step.CAPTURE_SLOT, Step.ACKNOWLEDGE), "test_run_capture.py"),
+    **dict.fromkeys((Step.PEND_SNAPSHOT, Step.CAPTURE_SLOT, Step.ACKNOWLEDGE), "test_capture_sweep.py"),
     Step.WRITE_MANIFEST: "test_cli_compile.py",
     Step.APPEND_AUDIT: "test_state_verbs.py",
 }
