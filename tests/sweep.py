@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pz.testing.server import Server
 from sweep_scenarios import SCENARIOS, Far, Model, Scenario
 
 Stored = tuple[str, str]
-"""A dataset and its entry in a state file."""
+"""A dataset, and its watermark or token."""
 
 RUN = ("run", "--all")
 RETRY = ("retry",)
@@ -65,11 +66,15 @@ class Case:
 class Sweep:
     """The stages and traces of the scenarios, made once, and the runner of cases."""
 
+    repeatable = True
+    """Whether what is stored at the end depends on nothing but the scenario and its stage."""
+
     def __init__(self, root: Path, warm: WarmInterpreter) -> None:
         self._root = root
         self._warm = warm
         self._stages: dict[tuple[str, str], tuple[Path, Model]] = {}
         self._steps: dict[tuple[str, str], dict[str, int]] = {}
+        self._settled: dict[tuple[str, str], Set[Stored]] = {}
         self.deaths: Counter[int] = Counter()
         """How many cases died so many times: once, or again in their recovery."""
 
@@ -103,7 +108,7 @@ class Sweep:
                 model.deliver()
                 broken = model.broken_promise(self.far(scenario, root))
                 assert broken is None, f"an uninterrupted run: {broken}"
-                self._steps[key] = list_steps(trace)
+                self._steps[key], self._settled[key] = list_steps(trace), state_of(root)
         return self._steps[key]
 
     def recovery_steps(self, scenario: Scenario) -> dict[str, int]:
@@ -139,9 +144,11 @@ class Sweep:
                     for recovery in ("retry", "run"):
                         yield Case(scenario, stage, (point,), recovery)
 
-    def double(self, chance: random.Random, stages: tuple[str, ...] = ("first", "later")) -> Case:
-        """A sampled double crash: the recovery of a kill dies too, at a point that it passes."""
-        while True:
+    def doubles(
+        self, chance: random.Random, count: int, stages: tuple[str, ...] = ("first", "later")
+    ) -> Iterator[Case]:
+        """Sampled double crashes: the recovery of a kill dies too, at points that it passes."""
+        while count > 0:
             scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
             first = chance.choice(list(self.points(scenario, stage)))
             with self.copied(scenario, stage) as (root, _):
@@ -149,12 +156,14 @@ class Sweep:
                 trace = root.with_suffix(".trace")
                 self._warm.run(self._verb(recovery), root, trace=trace)
                 passed = list_steps(trace) if trace.exists() else {}
-            second = [Point(name, nth) for name, count in passed.items() for nth in sorted({1, count})]
-            if second:  # a retry of a run that had nothing to leave passes no step
-                return Case(scenario, stage, (first, chance.choice(second)), recovery)
+            # A retry of a run that had nothing to leave passes no step.
+            second = [Point(name, nth) for name, times in passed.items() for nth in sorted({1, times})]
+            for point in chance.sample(second, min(3, count, len(second))):
+                yield Case(scenario, stage, (first, point), recovery)
+                count -= 1
 
     def run(self, case: Case) -> None:
-        """Kill, recover, check; then change the source once more and check again: state was never ahead."""
+        """Kill, recover, check; in every other case then change the source once more and check again."""
         with self.copied(case.scenario, case.stage) as (root, model):
             before, runs, deaths = state_of(root), recorded(root), 0
             for index, point in enumerate(case.kills):
@@ -163,12 +172,24 @@ class Sweep:
                 assert died.killed or index > 0, f"{case}: not reached: {_tell(died)}"
                 deaths += died.killed
             self.deaths[deaths] += 1
-            self.check_recovery(case, case.recovery, root, model, before, runs)
+            again = zlib.crc32(str(case).encode()) % 2 == 0
+            self.check_recovery(case, case.recovery, root, model, before, runs, again=again)
+            settled = self._settled.get((case.scenario.name, case.stage))
+            if self.repeatable and settled is not None and not again:
+                assert state_of(root) == settled, f"{case}: {state_of(root)} is stored, and not {settled}"
 
     def check_recovery(
-        self, case: object, recovery: str, root: Path, model: Model, before: Set[Stored], runs: int
+        self,
+        case: object,
+        recovery: str,
+        root: Path,
+        model: Model,
+        before: Set[Stored],
+        runs: int,
+        *,
+        again: bool = True,
     ) -> None:
-        """Recover a project whose run came to grief, and check; then change the source once more and check again.
+        """Recover a project whose run came to grief, and check; then (``again``) change the source and check once more.
 
         ``before`` and ``runs`` are `state_of` and `recorded` from before that run; ``case`` names it in messages.
         """
@@ -180,6 +201,8 @@ class Sweep:
         self._recover(case, recovery, root, recorded(root) > runs)
         broken = model.broken_promise(server)
         assert broken is None, f"{case}: after the recovery: {broken}"
+        if not again:
+            return
         model.mutate(server, 7)
         done = self._warm.run(RUN, root)
         assert done.code == 0, f"{case}: the next run: {_tell(done)}"
@@ -253,12 +276,13 @@ class _Copy:
 
 
 def state_of(root: Path) -> frozenset[Stored]:
-    """What is stored of any dataset; that a snapshot is to come is no more than nothing."""
+    """Where any dataset stands; that a snapshot is to come is no more than nothing."""
     found: list[Stored] = []
     for name, section in (("watermarks.json", "watermarks"), ("sync-state.json", "tokens")):
         file = root / ".pz" / "state" / name
         entries = json.loads(file.read_text())[section] if file.exists() else {}
-        found += [(key, json.dumps(e)) for key, e in entries.items() if e.get("token") != SNAPSHOT_PENDING]
+        positions = {key: entry.get("value", entry.get("token")) for key, entry in entries.items()}
+        found += [(key, position) for key, position in positions.items() if position != SNAPSHOT_PENDING]
     return frozenset(found)
 
 

@@ -36,6 +36,8 @@ ITS_OWN = {Step.PEND_SNAPSHOT, Step.CAPTURE_SLOT, Step.ACKNOWLEDGE}
 class CaptureSweep(PostgresSweep):
     """Every copy of a stage is made from nothing: a database, its publication, and the runs before the one that dies."""
 
+    repeatable = False
+
     def stage(self, scenario: Scenario, stage: str) -> tuple[Path, Model]:
         """A new one each time."""
         made = self._stages.pop((scenario.name, stage), None)
@@ -64,10 +66,18 @@ class CaptureSweep(PostgresSweep):
         return (*RUN, "--full-refresh") if stage == "refresh" else RUN
 
     def check_recovery(
-        self, case: object, recovery: str, root: Path, model: Model, before: Set[Stored], runs: int
+        self,
+        case: object,
+        recovery: str,
+        root: Path,
+        model: Model,
+        before: Set[Stored],
+        runs: int,
+        *,
+        again: bool = True,
     ) -> None:
         """See `Sweep`; and there is one slot, which nobody else's death has left."""
-        super().check_recovery(case, recovery, root, model, before, runs)
+        super().check_recovery(case, recovery, root, model, before, runs, again=again)
         slots = self.far(model.scenario, root).database.rows(
             "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
         )

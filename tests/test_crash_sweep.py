@@ -89,8 +89,7 @@ def test_every_death_is_recovered(sweep: Sweep, scenario: Scenario, stage: str, 
 @pytest.mark.parametrize("part", range(10))
 def test_a_death_during_recovery_is_recovered(sweep: Sweep, part: int) -> None:
     chance = random.Random(f"{SEED} {part}")
-    cases = [sweep.double(chance) for _ in range(DOUBLES // 10)]
-    assert failures(sweep, cases) == []
+    assert failures(sweep, sweep.doubles(chance, DOUBLES // 10)) == []
 
 
 @pytest.mark.crash

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from functools import cache
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.main import get_command
@@ -70,6 +71,12 @@ def build() -> typer.Typer:
     return app
 
 
+@cache
+def command() -> Any:
+    """The same as typer runs it, made once in a process; typer has no public name for its type."""
+    return get_command(build())
+
+
 _VERBS = {
     "Project": (init, validate, compile, ls, plan),
     "Running": (run, test, retry),
@@ -122,8 +129,7 @@ def answer(arguments: list[str], output: Output, base: Invocation | None = None)
 
         completion_init()
     try:
-        command = get_command(build())
-        code = command.main(arguments, prog_name="pz", standalone_mode=False, obj=base or Invocation(output=output))
+        code = command().main(arguments, prog_name="pz", standalone_mode=False, obj=base or Invocation(output=output))
     except typer.TyperException as failure:
         return report(_usage(failure), output)
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the last line of defence: no stack trace, ever

@@ -49,6 +49,7 @@ def serve() -> None:
             importlib.import_module(module)
         except ModuleNotFoundError:  # what is not installed will be missed by the fork, which says so
             continue
+    importlib.import_module("pz.cli.main").command()
     gc.collect()
     gc.freeze()  # else every fork copies the pages of all that was imported, just by looking for garbage
     for line in sys.stdin:

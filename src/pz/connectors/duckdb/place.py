@@ -1,8 +1,8 @@
 """Where a DuckDB connection leads: the file, its alias, its tables, and how it is attached.
 
 Inside a run the file is attached to the run's own DuckDB, by a statement that is the same text for every reader and
-writer of the file, whatever connections lead to it, so that it happens once. Elsewhere (probe, check, settle) a private DuckDB attaches it for as
-long as the question takes.
+writer of the file, whatever connections lead to it, so that it happens once. Elsewhere (probe, check, settle) a private
+DuckDB attaches it for as long as the question takes.
 
 Never open the file by other means: closing any descriptor of it drops the locks that this process holds on it.
 """
