@@ -45,7 +45,6 @@ class Promise:
         self.chain: set[Version] = set()
         self._rows: dict[Version, Row] = {}
         self._deleted: dict[int, int] = {}
-        self._ghosts: set[int] = set()
         self._half_written = False
         self._counted: set[str] = set()
 
@@ -109,9 +108,6 @@ class Promise:
         readable = {(key, row["at"]) for key, row in self.current.items() if fresh or row["at"] > (stored or 0)}
         self.chain = self.chain | readable if retry else readable
         self._half_written = self.streams and self.scenario.strategy is WriteStrategy.REPLACE
-        if self.scenario.shape is ReadShape.CDC and fresh:
-            # A snapshot does not tell what is gone: rows of an earlier delivery that it lacks stay.
-            self._ghosts |= set(self._deleted) - set(self.current)
         # One transaction with a mark: what is unchanged lands once in a chain, however often it is tried.
         if not (retry and self.clock == since and not self.streams and not self.scenario.native):
             self.most.update(dict.fromkeys(self.chain, times))
@@ -127,7 +123,7 @@ class Promise:
             self.least |= Counter((key, at) for key, at in still.items())
         self._counted.add(origin)
         if self.propagates:
-            self.gone |= {k: at for k, at in self._deleted.items() if at <= since and k not in self._ghosts}
+            self.gone |= {k: at for k, at in self._deleted.items() if at <= since}
         self.floor |= still
 
     # --- what must hold
@@ -167,11 +163,7 @@ class Promise:
             return f"lost: {lost[:5]}"
         if stored is None or not self.propagates:
             return None
-        undead = [
-            k
-            for k, at in self._deleted.items()
-            if k in present and k not in self.current and at <= stored and k not in self._ghosts
-        ]
+        undead = [k for k, at in self._deleted.items() if k in present and k not in self.current and at <= stored]
         return f"state is at {stored}, but these were deleted before: {undead[:5]}" if undead else None
 
     def _may_lack(self, key: int) -> bool:

@@ -302,6 +302,14 @@ def rows_change_twice_before_a_run(root: Path) -> None:
     story.run()
 
 
+def a_snapshot_follows_deletions(root: Path) -> None:
+    """A captured table is read anew after rows of it went: the output loses them though no change tells of them."""
+    story = Story(root, "cdc-soft")
+    story.run()
+    story.change(1)
+    story.run(full_refresh=True)
+
+
 # --- two at once
 
 
@@ -521,6 +529,7 @@ CHECKS: dict[str, Check] = {
         a_full_refresh_starts_over,
         rows_change_while_they_are_read,
         rows_change_twice_before_a_run,
+        a_snapshot_follows_deletions,
         is_refused_beside_its_like,
         a_live_run_is_not_retried,
         a_rival_changed_the_state,

@@ -426,6 +426,11 @@ def deletes_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, sink_write._Delivery, "_apply_deletes", lambda self, session, deletes: None)
 
 
+@seeded("a_snapshot_follows_deletions")
+def a_snapshot_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, sink_write._Delivery, "_retain", lambda self, session: None)
+
+
 @seeded("rows_change_twice_before_a_run")
 def the_first_event_of_a_key_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, changes, "LAST_EVENTS", changes.LAST_EVENTS.replace("DESC", "ASC"))

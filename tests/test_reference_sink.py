@@ -17,6 +17,7 @@ from pz.connectors.contract import (
     OutputSpec,
     PartialUpdateSession,
     PermanentError,
+    RetainingSession,
     SchemaPolicy,
     Settlement,
     Slice,
@@ -113,6 +114,20 @@ def test_deletes_come_after_the_upserts_of_their_transaction(server: Server, pol
     assert server.target("out").num_rows == (1 if policy is OnDelete.DELETE else 2)
     write(server, fresh(output("merge", on_delete=policy), "f2"), batch((2, "back")))
     assert_equal_alive(server.target("out"), table((1, "a"), (2, "back")))
+
+
+@pytest.mark.parametrize("policy", [OnDelete.DELETE, OnDelete.SOFT])
+def test_what_is_not_among_the_keys_to_retain_goes(server: Server, policy: OnDelete) -> None:
+    write(server, output("merge", on_delete=policy), batch((1, "a"), (2, "b"), (3, "c")))
+    session = sink(server).begin_write(fresh(output("merge", on_delete=policy), "f2"), SCHEMA)
+    assert isinstance(session, RetainingSession)
+    session.write_batch(batch((4, "d")))
+    for keys in ([], [4], [1, 9]):
+        session.retain_only(pa.record_batch({"id": pa.array(keys, pa.int64())}))
+    assert_equal_alive(server.target("out"), table((1, "a"), (2, "b"), (3, "c")))
+    session.commit()
+    assert_equal_alive(server.target("out"), table((1, "a"), (4, "d")))
+    assert server.target("out").num_rows == (2 if policy is OnDelete.DELETE else 4)
 
 
 def test_a_partial_update_leaves_the_named_columns_alone(server: Server) -> None:

@@ -17,6 +17,7 @@ from pz.connectors.contract import (
     Partition,
     ReadHints,
     ReadShape,
+    SnapshotPartition,
 )
 from pz.errors import Cancelled, PermanentError, TransientError
 from pz.testing.oracle import assert_equal
@@ -167,6 +168,8 @@ def test_change_capture_gives_a_snapshot_and_then_the_log(server: Server) -> Non
     rows = read([snapshot])
     assert {row["_pz_op"] for row in rows} == {"insert"}
     assert snapshot.key_columns() == ("id",)
+    assert isinstance(snapshot, SnapshotPartition)
+    assert (snapshot.is_snapshot(), snapshot.position()) == (True, str(server.head()))
     token = snapshot.try_get_sync_state()
     server.mutate("orders", update=[{"id": 1, "name": "x"}], delete=[{"id": 2}])
     polled = DatasetSpec("ref", "orders", {}, change_capture=True, prior_sync_state=token)
@@ -175,6 +178,8 @@ def test_change_capture_gives_a_snapshot_and_then_the_log(server: Server) -> Non
         ("update", 1, "x"),
         ("delete", 2, None),
     ]
+    assert isinstance(poll, SnapshotPartition)
+    assert not poll.is_snapshot()
 
 
 def test_an_idle_poll_offers_no_new_token(server: Server) -> None:

@@ -165,6 +165,7 @@ class _Session:
     closed: bool = False
     deletes: list[dict[str, Any]] = field(default_factory=list)
     partials: list[tuple[dict[str, Any], list[str]]] = field(default_factory=list)
+    retained: list[dict[str, Any]] | None = None
 
     def _enter(self, verb: str) -> None:
         if self.closed or self.finished is not None:
@@ -181,6 +182,16 @@ class _Session:
         self._enter("apply_partial")
         with self._call("apply_partial", batch.num_rows):
             self.partials += [(row, list(unchanged)) for row in table_to_cells(batch)]
+
+    def retain_only(self, keys: pa.RecordBatch) -> None:
+        """See `RetainingSession`."""
+        self._enter("retain_only")
+        with self._call("retain_only", keys.num_rows):
+            self.retained = (self.retained or []) + table_to_cells(keys)
+
+    def _last(self, write: Write) -> Write:
+        """The write with what follows the rows."""
+        return replace(write, deletes=self.deletes, partials=self.partials, retained=self.retained)
 
     def close(self) -> None:
         """See `WriteSession`; with neither commit nor abort it acts as an abort."""
@@ -222,7 +233,7 @@ class TransactionalSession(_Session):
         """See `WriteSession`. A ``late`` fault sends the write, loses it, and lets it arrive some other day."""
         self._enter("commit")
         self.finished = "commit"
-        write = replace(self.target.blank(mark=True), rows=self._rows, deletes=self.deletes, partials=self.partials)
+        write = self._last(replace(self.target.blank(mark=True), rows=self._rows))
         with self._call("commit", len(self._rows)) as special, step(Step.SINK_COMMIT):
             if special == "late":
                 self.target.server.delay(write)
@@ -286,11 +297,11 @@ class StreamingSession(_Session):
             return self._confirmed
 
     def commit(self) -> WriteResult:
-        """See `WriteSession`: the rows are there already; deletes and partial updates go last."""
+        """See `WriteSession`: the rows are there already; updates in part and deletes go last."""
         self._enter("commit")
         self.finished = "commit"
         self._begin()
-        write = replace(self._blank(), deletes=self.deletes, partials=self.partials)
+        write = self._last(self._blank())
         with self._call("commit", self._accepted), step(Step.SINK_COMMIT):
             self.target.send("commit", lambda: self.target.server.apply(write))
             self._confirmed = self._resumed + self._accepted

@@ -384,6 +384,7 @@ class ChangePartition:
         self._reader = Reader(server, dataset, ReadHints())
         self._keys: tuple[str, ...] | None = None
         self._token: str | None = None
+        self._head: int | None = None
 
     def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """See `Partition`."""
@@ -393,14 +394,14 @@ class ChangePartition:
             stored = reader.server.dataset(dataset.entity)
             after = parse_token(dataset, stored.floor)
             head = reader.server.head()
-            rows = self._snapshot(head) if dataset.prior_sync_state is None else self._log(after, head)
+            rows = self._snapshot(head) if self.is_snapshot() else self._log(after, head)
         schema = change_schema(stored.schema)
         for _, batch in reader.batches(rows, schema, "0", reader.size(options), cancel):
             yield batch
         known = dataset.options.get("capture", "keys") == "keys" and stored.keys
         self._keys = stored.keys if known else None
-        fresh = dataset.prior_sync_state is None or head > after
-        self._token = make_token(dataset, head) if fresh else None
+        self._token = make_token(dataset, head) if self.is_snapshot() or head > after else None
+        self._head = head
 
     def try_get_sync_state(self) -> str | None:
         """See `SyncStatePartition`."""
@@ -410,6 +411,14 @@ class ChangePartition:
     def key_columns(self) -> tuple[str, ...] | None:
         """See `ChangeCapturePartition`."""
         return self._keys
+
+    def is_snapshot(self) -> bool:
+        """See `SnapshotPartition`."""
+        return self._reader.dataset.prior_sync_state is None
+
+    def position(self) -> str | None:
+        """See `SnapshotPartition`: the number of the source's last transaction."""
+        return None if self._head is None else str(self._head)
 
     def _snapshot(self, head: int) -> list[dict[str, Any]]:
         rows = self._reader.server.rows(self._reader.dataset.entity, "position <= ?", (head,))

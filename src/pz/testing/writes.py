@@ -6,7 +6,7 @@ import base64
 import json
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Write:
-    """Everything a session wants done at once. ``schema`` is packed; rows, keys and partial rows are encoded cells."""
+    """Everything a session wants done at once. ``schema`` is packed; rows, keys and partial rows are encoded cells.
+
+    ``retained`` are the keys of all rows that may stay; None where all may.
+    """
 
     entity: str
     strategy: str
@@ -49,6 +52,7 @@ class Write:
     on_delete: str | None = None
     deletes: Sequence[Cells] = ()
     partials: Sequence[tuple[Cells, Sequence[str]]] = ()
+    retained: Sequence[Cells] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     mark: Mark | None = None
 
@@ -85,6 +89,8 @@ def apply_write(connection: sqlite3.Connection, write: Write) -> int:
         _update_partially(connection, write, row, unchanged)
     for keys in write.deletes:
         _delete(connection, write, keys)
+    if write.retained is not None:
+        _retain(connection, write, {key_of(write, keys) for keys in write.retained})
     return len(write.rows)
 
 
@@ -193,6 +199,13 @@ def _update_partially(connection: sqlite3.Connection, write: Write, row: Cells, 
     connection.execute(
         "UPDATE target_rows SET row = ? WHERE id = ?", (json.dumps(json.loads(found[1]) | named | cleared), found[0])
     )
+
+
+def _retain(connection: sqlite3.Connection, write: Write, kept: Set[str]) -> None:
+    rows = connection.execute("SELECT row FROM target_rows WHERE entity = ?", (write.entity,)).fetchall()
+    for row in (json.loads(text) for (text,) in rows):
+        if key_of(write, row) not in kept:
+            _delete(connection, write, row)
 
 
 def _delete(connection: sqlite3.Connection, write: Write, keys: Cells) -> None:
