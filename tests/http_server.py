@@ -52,7 +52,7 @@ class Asked:
 class Reply:
     """An answer. ``framing``: length, chunked or close. ``cut``: bytes of the body after which the connection breaks
     (-1: before the status line, -2: the request is not even read). ``reset`` breaks it with RST instead of FIN. ``drip`` and
-    ``head_drip`` are seconds between two bytes of the body, and of the head."""
+    ``head_drip`` are seconds between two pieces of ``drip_size`` bytes of the body, and between two bytes of the head."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +63,7 @@ class Reply:
     reset: bool = False
     drip: float = 0.0
     head_drip: float = 0.0
+    drip_size: int = 1
 
     @classmethod
     def json(cls, content: Any, status: int = 200, **headers: str) -> Reply:
@@ -234,18 +235,18 @@ def _send(connection: socket.socket, asked: Asked, reply: Reply) -> bool:
     if reply.cut is not None:
         content = content[: reply.cut]
     _write(connection, head.encode("latin-1"), reply.head_drip)
-    _write(connection, content, reply.drip)
+    _write(connection, content, reply.drip, reply.drip_size)
     if reply.cut is not None:
         return _break(connection, reply.reset)
     return reply.framing != "close" and reply.status != 304
 
 
-def _write(connection: socket.socket, content: bytes, drip: float) -> None:
+def _write(connection: socket.socket, content: bytes, drip: float, size: int = 1) -> None:
     if not drip:
         connection.sendall(content)
         return
-    for at in range(len(content)):
-        connection.sendall(content[at : at + 1])
+    for at in range(0, len(content), size):
+        connection.sendall(content[at : at + size])
         time.sleep(drip)
 
 

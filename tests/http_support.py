@@ -38,9 +38,9 @@ class CountingGate:
         self.labels: list[tuple[str, bool]] = []
         self.budgets: list[tuple[int, float]] = []
 
-    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T], cancel: CancelToken | None = None) -> T:
         self.labels.append((label, idempotent))
-        return self._gate.execute(label, idempotent, operation)
+        return self._gate.execute(label, idempotent, operation, cancel)
 
     def report_budget(self, remaining: int, reset_seconds: float) -> None:
         self.budgets.append((remaining, reset_seconds))

@@ -116,7 +116,7 @@ def test_204_and_no_lines_are_empty_pages() -> None:
         (Reply.text("<a/>", "application/xml"), "is application/xml"),
         (Reply.text('[{"id": 1}', "application/json"), "not valid json"),
         (Reply.text('{"a": }', "application/json"), "not valid json"),
-        (Reply(200, {"Content-Encoding": "br"}, b"x"), "compressed in a way that was not asked for"),
+        (Reply(200, {"Content-Encoding": "br"}, b"x"), "encoded as br; only gzip and deflate were asked for"),
         (Reply(200, {"Content-Encoding": "gzip"}, b"not gzip at all"), "not valid gzip"),
         (Reply(200, {"Content-Encoding": "gzip"}, gzip.compress(b"[]") + b"rest"), "not valid gzip"),
         (Reply(200, {"Content-Encoding": "gzip"}, gzip.compress(b"[]") + b"\0\0rest"), "something behind its gzip"),

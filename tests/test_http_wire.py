@@ -5,16 +5,19 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from http_server import Api, Asked, Reply
 from http_support import ID, CountingGate, ids, read
-from pz.connectors.contract import ConnectionSpec
+from pz.connectors.contract import CancelToken, ConnectionSpec
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.wire import Wire
+from pz.engine.resilience.gate import Gate, Pacer
 from pz.errors import Code, PermanentError, TransientError
+from pz.project.model import RetryPolicy
 
 ENDLESS = b"x" * 90_000
 RECORDS = Reply.json([{"id": 1}])
@@ -61,11 +64,11 @@ def test_endless_interim_answers_are_no_answer() -> None:
 
 
 def test_a_slow_answer_within_the_least_speed_is_read() -> None:
-    """200 pieces of 50 bytes: far slower than any network, and faster than 1 KiB a second."""
-    body = b'[{"id":1}' + b" " * 600 + b"]"
+    """It takes longer than `timeout_seconds` as a whole, which limits the head and each wait."""
+    body = b'[{"id":1}' + b" " * 20_000 + b"]"
     with Api() as api:
-        api.on("GET", "/items", replace(RECORDS, body=body, drip=0.0005))
-        assert ids(read(api, {}, ID, gate=CountingGate(1), connection_options={"timeout_seconds": 0.2})) == [1]
+        api.on("GET", "/items", replace(RECORDS, body=body, drip=0.15, drip_size=2_000))
+        assert ids(read(api, {}, ID, gate=CountingGate(1), connection_options={"timeout_seconds": 1})) == [1]
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.02])
@@ -108,6 +111,18 @@ def test_a_location_that_is_no_url_is_told_as_such(location: str) -> None:
         with pytest.raises(PermanentError, match="a redirect to no http URL") as caught:
             read(api, {}, ID, gate=CountingGate(1))
         assert caught.value.code is Code.PZ0763
+
+
+def test_a_page_that_nobody_wants_any_more_is_not_waited_for() -> None:
+    """The second page would be asked for again in an hour; what is wrong with the first one is told now."""
+    hour = timedelta(hours=1)
+    gate = Gate(Pacer(None), RetryPolicy(5, hour, hour), CancelToken())
+    with Api() as api:
+        api.on("GET", "/items", Reply.json([{"day": "no day"}], Link='</two>; rel="next"'))
+        api.on("GET", "/two", Reply(503))
+        with pytest.raises(PermanentError, match="column 'day'"):
+            read(api, {"pagination": {"strategy": "link_header"}}, {"day": "date"}, gate=gate)
+        assert len(api.requests("/two")) == 1
 
 
 def test_cookies_of_the_server_come_back_to_it_and_go_nowhere_else() -> None:

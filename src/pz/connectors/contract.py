@@ -486,8 +486,12 @@ class ConnectionReport:
 class OperationGate(Protocol):
     """The engine's gate for remote calls: pacing, per-operation retries, the budget that the server reports."""
 
-    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
-        """Run one remote call. ``label`` is static text, never a URL or a value. Idempotent calls are retried here."""
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T], cancel: CancelToken | None = None) -> T:
+        """Run one remote call. ``label`` is static text, never a URL or a value. Idempotent calls are retried here.
+
+        ``cancel`` ends the waits in here when nobody wants the answer any more; it is a child of a token that the engine
+        gave (`CancelToken(parent)`), so that it hears of the run's end, too. Raises `Cancelled` then.
+        """
         ...
 
     def report_budget(self, remaining: int, reset_seconds: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from pz.connectors.contract import CancelToken
+
 __all__ = ["OpenGate"]
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ class OpenGate:
         self.labels: list[tuple[str, bool]] = []
         self.budgets: list[tuple[int, float]] = []
 
-    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T], cancel: CancelToken | None = None) -> T:
         """See `OperationGate`."""
         self.labels.append((label, idempotent))
         return operation()

@@ -28,6 +28,7 @@ __all__ = [
 
 _GZIP = 16 + zlib.MAX_WBITS
 _STEP = 1024 * 1024
+_LONGEST_CODING = 16
 _UTF8 = frozenset({"utf-8", "ascii"})
 
 
@@ -58,7 +59,12 @@ def encodings_of(headers: Mapping[str, str]) -> list[str]:
     codings = [part for part in named if part and part != "identity"]
     unknown = [coding for coding in codings if coding not in _DECODERS]
     if unknown:
-        raise PermanentError("the response is compressed in a way that was not asked for", code=Code.PZ0765)
+        told = unknown[0] if unknown[0].isalnum() and len(unknown[0]) <= _LONGEST_CODING else "something else"
+        raise PermanentError(
+            f"the response is encoded as {told}; only gzip and deflate were asked for",
+            code=Code.PZ0765,
+            hint="a gateway may do that whatever it is asked; ask its owner",
+        )
     return list(reversed(codings))
 
 

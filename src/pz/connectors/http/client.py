@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
@@ -52,8 +51,7 @@ class Request:
 
     ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
     end (json does; the lines of csv and ndjson do not). ``needs_body`` is whether anything but the status of a success
-    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone), ``unspooled`` the bytes up
-    to which a body stays in memory where it would go to a file.
+    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone).
     """
 
     url: httpx.URL
@@ -65,7 +63,6 @@ class Request:
     whole: bool = True
     needs_body: bool = True
     absent_is_done: bool = False
-    unspooled: int = 0
     label: str = "request"
 
 
@@ -96,9 +93,9 @@ class Client:
         """Send every call through this gate from now on."""
         self._gate = gate
 
-    def gated(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+    def gated(self, label: str, idempotent: bool, operation: Callable[[], T], cancel: CancelToken | None = None) -> T:
         """Run a call through the gate, if there is one."""
-        return operation() if self._gate is None else self._gate.execute(label, idempotent, operation)
+        return operation() if self._gate is None else self._gate.execute(label, idempotent, operation, cancel)
 
     def close(self) -> None:
         """Close all connections."""
@@ -120,9 +117,17 @@ class Client:
 
     # --- calls
 
-    def fetch(self, request: Request, spool: Path | None, read: Callable[[Answer], T], *, idempotent: bool = True) -> T:
-        """Get an answer that is a success, and what ``read`` makes of it. A body larger than `Request.unspooled` goes to the
-        file ``spool``, if there is one.
+    def fetch(
+        self,
+        request: Request,
+        spool: Path | None,
+        read: Callable[[Answer], T],
+        *,
+        idempotent: bool = True,
+        cancel: CancelToken | None = None,
+    ) -> T:
+        """Get an answer that is a success, and what ``read`` makes of it. The body goes to the file ``spool``, if there is
+        one, before ``read`` looks at it.
 
         ``read`` runs inside the gated call: what it raises as transient is asked for again.
 
@@ -130,7 +135,7 @@ class Client:
             TransientError: network, timeouts, transient statuses, cut bodies (after the gate's retries).
             PermanentError: all else.
         """
-        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool)))
+        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool)), cancel)
 
     def _once(self, request: Request, spool: Path | None) -> Answer:
         headers = self._auth.headers(self._fetch_token)
@@ -206,15 +211,14 @@ class Client:
                 code=Code.PZ0765,
                 hint="use json, or set allow_close_delimited: true to take the risk",
             )
-        try:
+        with _named(request.subject):
             codings = [*bodies.encodings_of(headers), *["gzip"] * request.layers]
             charset = bodies.charset_of(headers)
             pieces = bodies.transcoded(bodies.decoded(response.pieces, codings, self._check_size), charset)
-            body, file, size = _taken(pieces, spool, request.unspooled)
-        except (PermanentError, TransientError) as failure:
-            failure.message = f"{request.subject}: {failure.message}"
-            raise
-        return Answer(response.status, headers, request.url, file, body, size, framing)
+            if spool is None:
+                body = b"".join(pieces)
+                return Answer(response.status, headers, request.url, None, body, len(body), framing)
+            return Answer(response.status, headers, request.url, spool, b"", _write(spool, pieces), framing)
 
     def _check_size(self, size: int) -> None:
         if size > self.settings.max_bytes:
@@ -251,7 +255,9 @@ class Client:
                     raise PermanentError(failure.message, code=Code.PZ0771, hint="check auth of the connection")
                 raise failure
             try:
-                answer = json.loads(_beginning(response.pieces, bodies.encodings_of(response.headers)))
+                with _named(subject):
+                    content = _beginning(response.pieces, bodies.encodings_of(response.headers))
+                answer = json.loads(content)
             except (ValueError, RecursionError) as error:
                 raise PermanentError(f"{subject}: the answer is not json", code=Code.PZ0771) from error
         if not isinstance(answer, dict):
@@ -273,6 +279,16 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
+@contextmanager
+def _named(subject: str) -> Iterator[None]:
+    """Put what was asked for in front of what is said about the body."""
+    try:
+        yield
+    except (PermanentError, TransientError) as failure:
+        failure.message = f"{subject}: {failure.message}"
+        raise
+
+
 def _beginning(pieces: Iterator[bytes], codings: list[str]) -> bytes:
     """As much of a body as anybody looks at where it is no page: a server may send one without end."""
     body = b""
@@ -281,17 +297,6 @@ def _beginning(pieces: Iterator[bytes], codings: list[str]) -> bytes:
         if len(body) >= _KEPT:
             break
     return body
-
-
-def _taken(pieces: Iterator[bytes], spool: Path | None, unspooled: int) -> tuple[bytes, Path | None, int]:
-    """A body in memory, or in a file where it is larger than ``unspooled`` and there is one; and its size."""
-    held, size = [], 0
-    for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if spool is not None and size > unspooled:
-            return b"", spool, _write(spool, chain(held, pieces))
-    return b"".join(held), None, size
 
 
 def _write(file: Path, pieces: Iterable[bytes]) -> int:

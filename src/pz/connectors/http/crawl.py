@@ -37,8 +37,8 @@ __all__ = ["Crawl", "FetchedPage"]
 _HTML = ("text/html", "application/xhtml")
 _JSON = ("application/json", "text/json")
 _BODILESS = (204, 205)
-_UNSPOOLED = 1024 * 1024
-"""Bytes up to which a page of json or of json lines is not written to disk: it is parsed as a whole."""
+_WHOLE = 1024 * 1024
+"""Bytes up to which a page of json lines is parsed as a whole, like json, and landed together with others."""
 
 
 @dataclass
@@ -74,8 +74,17 @@ class FetchedPage:
 class Crawl:
     """One read of one dataset, from a position to the end."""
 
-    def __init__(self, client: Client, options: ReadOptions, bindings: Bindings, subject: str, folder: Path) -> None:
+    def __init__(
+        self,
+        client: Client,
+        options: ReadOptions,
+        bindings: Bindings,
+        subject: str,
+        folder: Path,
+        cancel: CancelToken,
+    ) -> None:
         self._client = client
+        self._cancel = CancelToken(cancel)
         self._options = options
         self._bindings = bindings
         self._subject = subject
@@ -89,7 +98,7 @@ class Crawl:
         self.truncated = False
         """Whether ``max_pages`` ended the crawl with more pages to come."""
 
-    def pages(self, start: Position, cancel: CancelToken, replayed: bool) -> Generator[FetchedPage, None, None]:
+    def pages(self, start: Position, replayed: bool) -> Generator[FetchedPage, None, None]:
         """Fetch the pages; the caller parses each one and then says `advance`, before it asks for the next.
 
         ``replayed`` says that ``start`` is a token that an earlier run stored.
@@ -99,12 +108,17 @@ class Crawl:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="pz-http")
         try:
             while self._next is not None:
-                cancel.raise_if_set()
-                yield self._take(self._next, cancel, replayed)
+                self._cancel.raise_if_set()
+                yield self._take(self._next, replayed)
         finally:
             if self._pending is not None:
-                self._client.interrupt()
+                self.stop()
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Nobody wants a further page: end what is waited for, be it an answer or the time to ask again."""
+        self._cancel.cancel()
+        self._client.interrupt()
 
     def advance(self, page: FetchedPage, done: int) -> Position | None:
         """Decide what follows a parsed page, and begin to fetch it. ``done`` are the pages of this attempt so far."""
@@ -161,13 +175,13 @@ class Crawl:
         self._asked.add(mark)
         return self._pool.submit(self._fetch, position, request)
 
-    def _take(self, position: Position, cancel: CancelToken, replayed: bool) -> FetchedPage:
+    def _take(self, position: Position, replayed: bool) -> FetchedPage:
         pending = self._pending or self._submit(position)
         self._pending = pending
         try:
             return pending.result()
         except ConnectorError as failure:
-            cancel.raise_if_set()
+            self._cancel.raise_if_set()
             if replayed and isinstance(failure, Refused) and failure.status == 410:
                 raise self._expired() from failure
             raise
@@ -176,20 +190,27 @@ class Crawl:
 
     def _fetch(self, position: Position, request: Request) -> FetchedPage:
         file = self._folder / f"page-{position.index}"
-        return self._client.fetch(request, file, lambda answer: self._received(position, answer))
+        return self._client.fetch(request, file, lambda answer: self._received(position, answer), cancel=self._cancel)
 
     def _received(self, position: Position, answer: Answer) -> FetchedPage:
         """A whole page of the right kind. Runs inside the gated call, so that a cut page is asked for again."""
+        answer = self._opened(answer)
         page = FetchedPage(position, answer, datetime.now(UTC))
         self._check_status(answer)
         self._check_type(answer)
         if self._options.format is BodyFormat.JSON:
-            body = answer.body if answer.file is None else answer.file.read_bytes()
-            page.document = Document(body, self._subject)
+            page.document = Document(answer.body, self._subject)
             self._check_end(answer, page.document)
-            if answer.file is not None:
-                answer.file.unlink()  # durable: ok - the page is in memory now
         return page
+
+    def _opened(self, answer: Answer) -> Answer:
+        """The answer with its body in memory where it is parsed as a whole, else as it lies on disk."""
+        most = {BodyFormat.JSON: answer.size, BodyFormat.NDJSON: _WHOLE, BodyFormat.CSV: 0}[self._options.format]
+        if answer.file is None or answer.size > most:
+            return answer
+        body = answer.file.read_bytes()
+        answer.file.unlink()  # durable: ok - the page is in memory now
+        return replace(answer, file=None, body=body)
 
     def _check_status(self, answer: Answer) -> None:
         """Successes that do not bring what was asked for."""
@@ -267,10 +288,7 @@ class Crawl:
         return self._shaped(Request(url, self._subject, options.method, {**headers, "Content-Type": kind}, content))
 
     def _shaped(self, request: Request) -> Request:
-        unspooled = 0 if self._options.format is BodyFormat.CSV else _UNSPOOLED
-        return replace(
-            request, layers=self._options.layers, whole=self._options.whole, unspooled=unspooled, label="fetch a page"
-        )
+        return replace(request, layers=self._options.layers, whole=self._options.whole, label="fetch a page")
 
     def _absolute(self, position: Position, page: FetchedPage) -> Position:
         """A next URL made absolute against the page that named it, checked, and without the key."""

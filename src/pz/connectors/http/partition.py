@@ -165,7 +165,7 @@ class HttpPartition:
         if self._dataset.cursor is not None and self._options.max_pages is not None:
             proof = _Proof(self._dataset.cursor)
         with self._spool.folder() as folder, self._client.ended_by(cancel):
-            crawl = Crawl(self._client, self._options, Bindings.of(self._dataset), self._subject, folder)
+            crawl = Crawl(self._client, self._options, Bindings.of(self._dataset), self._subject, folder, cancel)
             if self._options.delta_param is not None and self._dataset.prior_sync_state is not None:
                 crawl.token = [(self._options.delta_param, self._dataset.prior_sync_state)]
             with closing(self._batches(crawl, folder, options, cancel)) as landed:
@@ -190,9 +190,9 @@ class HttpPartition:
     ) -> Generator[_Landed, None, None]:
         """The batches, each that ends a page with the position behind it."""
         with (
-            closing(crawl.pages(self._start, cancel, self._replayed)) as pages,
+            closing(crawl.pages(self._start, self._replayed)) as pages,
             closing(self._groups(crawl, pages, options, cancel)) as groups,
-            closing(_ahead(groups, self._client.interrupt)) as ready,
+            closing(_ahead(groups, crawl.stop)) as ready,
         ):
             for group in ready:
                 yield from self._land(group, folder, options.max_rows)
@@ -382,7 +382,7 @@ class FeedPartition(HttpPartition):
             self._candidate = None
 
 
-def _ahead(groups: Iterator[_Group], interrupt: Callable[[], None]) -> Generator[_Group, None, None]:
+def _ahead(groups: Iterator[_Group], stop: Callable[[], None]) -> Generator[_Group, None, None]:
     """The same groups, the next one fetched and parsed in a thread while the present one is landed."""
     with ThreadPoolExecutor(1, thread_name_prefix="pz-http-pages") as pool:
         pending = pool.submit(next, groups, None)
@@ -392,7 +392,7 @@ def _ahead(groups: Iterator[_Group], interrupt: Callable[[], None]) -> Generator
                 yield group
         finally:
             if not pending.done():  # nobody wants it any more
-                interrupt()
+                stop()
 
 
 def _ending(batches: Iterator[pa.RecordBatch], following: Position | None) -> Iterator[_Landed]:

@@ -75,19 +75,20 @@ class Gate:
         self.retried = 0
         self.throttle_wait_ms = 0
 
-    def execute(self, label: str, idempotent: bool, operation: Callable[[], T]) -> T:
+    def execute(self, label: str, idempotent: bool, operation: Callable[[], T], cancel: CancelToken | None = None) -> T:
         """Run a remote call, paced; an idempotent one is retried under the node's policy."""
         policy = self._policy if idempotent else RetryPolicy(max_attempts=1)
+        until = self._cancel if cancel is None else cancel
 
         def attempt(number: int) -> T:
-            waited = self._pacer.take(self._cancel)
+            waited = self._pacer.take(until)
             with self._lock:
                 self.executed += 1
                 self.retried += number > 1
                 self.throttle_wait_ms += round(waited * 1000)
             return operation()
 
-        return call_with_retries(attempt, policy, self._cancel)
+        return call_with_retries(attempt, policy, until)
 
     def report_budget(self, remaining: int, reset_seconds: float) -> None:
         """Pass the server's word to the connection's pacer."""
