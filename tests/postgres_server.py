@@ -149,7 +149,7 @@ class PostgresServer:
         """Stop the server: SIGINT fast, SIGQUIT like a crash."""
         if self.process is not None:
             self.process.send_signal(how)
-            self.process.wait(60)
+            self.process.wait(120)
             self.process = None
         if self._drain is not None:
             self._drain.join(10)

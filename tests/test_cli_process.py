@@ -27,7 +27,7 @@ class Project(FakeProject):
                 options["on_event"](event)
         if {wait}:
             print("ready", file=sys.stderr, flush=True)
-            assert options["cancel"].wait(60)
+            assert options["cancel"].wait(120)
             return FakeResult(3)
         return FakeResult({code})
 

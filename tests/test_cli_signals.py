@@ -26,10 +26,10 @@ def test_the_first_signal_cancels_and_a_second_ends(number: signal.Signals) -> N
 
     with StopSignals(cancel, end=end):
         os.kill(os.getpid(), number)
-        assert cancel.wait(30)
+        assert cancel.wait(120)
         assert codes == []
         os.kill(os.getpid(), number)
-        assert ended.wait(30)
+        assert ended.wait(120)
     assert codes == [128 + number]
 
 
@@ -57,9 +57,9 @@ def test_the_announcement_cannot_hold_the_signal_up() -> None:
 
     with StopSignals(cancel, announce=stuck, last_words=stuck, end=lambda code: ended.set()):
         os.kill(os.getpid(), signal.SIGTERM)
-        assert cancel.wait(30)
+        assert cancel.wait(120)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert ended.wait(30)
+        assert ended.wait(120)
     never.set()
 
 
@@ -72,9 +72,9 @@ def test_work_that_cannot_be_stopped_does_not_hold_up_the_second_signal() -> Non
     cancel.on_cancel(stuck)
     with StopSignals(cancel, end=lambda code: ended.set()):
         os.kill(os.getpid(), signal.SIGTERM)
-        assert cancel.wait(30)
+        assert cancel.wait(120)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert ended.wait(30)
+        assert ended.wait(120)
     never.set()
 
 

@@ -289,7 +289,7 @@ def test_a_server_that_is_silent_or_drips_is_given_up_in_bounded_time(reply: Rep
 
 def test_a_cancelled_read_does_not_wait_for_a_silent_server() -> None:
     with Api() as api:
-        api.on("GET", "/items", Reply(delay=60))
+        api.on("GET", "/items", Reply(delay=600))
         opened, cancel = source(api), CancelToken()
         found = partition(opened, dataset_of({}, ID))
         outcome: list[BaseException] = []
@@ -305,7 +305,7 @@ def test_a_cancelled_read_does_not_wait_for_a_silent_server() -> None:
         while not api.requests():
             time.sleep(0.01)
         cancel.cancel()
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
         assert isinstance(outcome[0], Cancelled)
         opened.close()

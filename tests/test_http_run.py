@@ -86,7 +86,7 @@ def test_a_wait_that_the_server_asks_for_holds_for_all_nodes_of_the_connection(t
         return Reply.json([])
 
     def other(asked: Asked) -> Reply:
-        refused.wait(20)
+        refused.wait(120)
         return paged(RECORDS[:20], 10)(asked)
 
     with Api() as api:

@@ -84,7 +84,7 @@ class Child:
         """The process id."""
         return self._process.pid
 
-    def wait(self, timeout: float = 60.0) -> Outcome:
+    def wait(self, timeout: float = 240.0) -> Outcome:
         """Wait for its end; a child that does not end in time is killed and reported as `TimeoutError`."""
         try:
             code = self._process.wait(timeout)
@@ -117,7 +117,7 @@ def start_fresh(arguments: Sequence[str], cwd: Path, *, failpoint: str = "", tra
 
 
 def run_fresh(
-    arguments: Sequence[str], cwd: Path, *, failpoint: str = "", trace: Path | None = None, timeout: float = 60.0
+    arguments: Sequence[str], cwd: Path, *, failpoint: str = "", trace: Path | None = None, timeout: float = 240.0
 ) -> Outcome:
     """Run ``pz <arguments>`` in a fresh interpreter to its end."""
     return start_fresh(arguments, cwd, failpoint=failpoint, trace=trace).wait(timeout)
@@ -158,7 +158,7 @@ class WarmInterpreter:
         failpoint: str = "",
         trace: Path | None = None,
         target: str = CLI,
-        timeout: float = 60.0,
+        timeout: float = 240.0,
     ) -> Outcome:
         """Fork, call ``target`` (``module:function``, given the arguments, returns an exit code) in ``cwd``, wait."""
         with tempfile.TemporaryDirectory() as scratch:
