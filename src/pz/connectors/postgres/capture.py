@@ -38,8 +38,9 @@ from pz.connectors.postgres.slots import (
     slot_name,
     take_turn,
 )
+from pz.connectors.postgres.storage import filled_at_rest, moved_rows
 from pz.connectors.postgres.window import ChangeWindow, change_schema
-from pz.errors import Code, PermanentError
+from pz.errors import Code, PermanentError, TransientError
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -198,6 +199,7 @@ class CapturePartition:
         capture = self.capture
         with capture.server.control(patient=True) as control:
             found = self._prepare(control)
+            before = self._shape(control)
             if capture.shared:
                 if found is None:
                     create_shared(capture.server, capture.slot, cancel)
@@ -208,6 +210,9 @@ class CapturePartition:
                     drop(control, found.name)
                 moment = closing.enter_context(exported(capture.server, capture.slot, cancel))
             shape = self._shape(control)
+        if shape != before:
+            raise TransientError(f"{capture.subject} was altered while its snapshot was being taken")
+        _require_current(capture, shape)
         self._keys, self._token = shape.keys, Token(moment.lsn, shape)
         return moment
 
@@ -250,7 +255,8 @@ class CapturePartition:
             control = closing.enter_context(capture.server.control(patient=True))
             require(control, capture.dataset, self._table)
             shape = capture_shape(control, capture.dataset, self._table)
-            _require_same(capture, prior.shape, shape)
+            _require_current(capture, shape)
+            _require_same(control, capture, prior.shape, shape)
             target = _end_of_log(control)
             control.commit()  # durable: ok - nothing was written
             closing.callback(cancel.on_cancel(control.cancel))
@@ -343,7 +349,14 @@ def _require_slot(capture: Capture, found: Slot | None, prior: Token) -> None:
         raise _lost(capture, f"replication slot {name} has moved past the stored position; somebody else reads from it")
 
 
-def _require_same(capture: Capture, before: Shape, now: Shape) -> None:
+def _require_current(capture: Capture, now: Shape) -> None:
+    """The columns were looked up when the run began; what came since would be missing in its rows, and not noticed later."""
+    known = {c.name: (c.type.oid, c.type.modifier) for c in capture.relation.attributes if not c.generated}
+    if known != {name: found[1:] for name, found in now.columns.items()}:
+        raise PermanentError(f"{capture.subject} was altered while the run began", hint="run again", code=Code.PZ0748)
+
+
+def _require_same(control: psycopg.Connection[Any], capture: Capture, before: Shape, now: Shape) -> None:
     """What makes the window incomplete, or impossible to follow."""
     if before.system != now.system:
         raise _lost(capture, "this is another server than the stored position comes from")
@@ -355,9 +368,15 @@ def _require_same(capture: Capture, before: Shape, now: Shape) -> None:
         )
     if before.keys != now.keys:
         raise _changed(capture, "its keys are not what they were")
+    assert capture.relation.table is not None
     with_default = {column.name for column in capture.relation.attributes if column.has_default}
-    for problem in alterations(before.columns, now.columns, with_default):
-        raise _changed(capture, problem)
+    retyped = any(name in now.columns and now.columns[name] != kind for name, kind in before.columns.items())
+    problems = [
+        *alterations(before.columns, now.columns, with_default | filled_at_rest(control, capture.relation.table)),
+        *moved_rows(control, capture.relation.table, before.storage, now.storage, retyped=retyped),
+    ]
+    if problems:
+        raise _changed(capture, "; ".join(problems))
 
 
 def _changed(capture: Capture, why: str) -> PermanentError:

@@ -31,9 +31,12 @@ PINNED: Mapping[str, str] = {
     "standard_conforming_strings": "on",
     "default_transaction_read_only": "off",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "statement_timeout": "0",
 }
 """Set on every session, whatever the server, the database or the role has as default: text forms must not vary."""
+
+_LIMITS = ("idle_in_transaction_session_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout")
 
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
@@ -129,12 +132,22 @@ class Server:
             return connection
 
     def replication(self) -> psycopg.Connection[Any]:
-        """A psycopg connection that takes replication commands, one at a time, each for itself."""
+        """A psycopg connection that takes replication commands, one at a time, each for itself.
+
+        It waits without limit for open transactions, and holds a snapshot as long as it stands, whatever the role's limits.
+        """
         import psycopg
 
         with translated(self.place):
             # The parameters are libpq's, all of them text; psycopg's stub takes them for its own keyword arguments.
-            return psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
+            connection = psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
+            try:
+                for name in _LIMITS:
+                    connection.execute(f"SET {name} TO 0")
+            except BaseException:
+                connection.close()
+                raise
+            return connection
 
     def stream(self) -> AdbcConnection:
         """An ADBC connection in its own transaction."""

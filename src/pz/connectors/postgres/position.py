@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from pz.connectors.postgres.storage import Storage
 from pz.errors import Code, PermanentError
 
 __all__ = ["Shape", "Token", "lsn_number", "lsn_text"]
@@ -27,6 +28,7 @@ class Shape:
     publication: str
     keys: tuple[str, ...]
     columns: Mapping[str, tuple[int, int, int]]
+    storage: Storage = field(default_factory=Storage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Token:
             "publication": shape.publication,
             "keys": list(shape.keys),
             "columns": {name: list(found) for name, found in shape.columns.items()},
+            "storage": shape.storage.to_json(),
         }
         return json.dumps(content, sort_keys=True)
 
@@ -63,9 +66,10 @@ class Token:
                 str(content["publication"]),
                 tuple(content["keys"]),
                 {name: (int(a), int(b), int(c)) for name, (a, b, c) in content["columns"].items()},
+                Storage.from_json(content.get("storage", {})),
             )
             return cls(lsn_number(content["lsn"]), shape)
-        except (ValueError, KeyError, TypeError) as failure:
+        except (ValueError, KeyError, TypeError, AttributeError) as failure:
             raise PermanentError(
                 "the stored position of the captured table cannot be read",
                 hint="run `pz cdc drop` for the dataset, then run with --full-refresh",

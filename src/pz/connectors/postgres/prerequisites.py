@@ -13,6 +13,7 @@ from pz.connectors.contract import DatasetSpec
 from pz.connectors.postgres.catalog import Table
 from pz.connectors.postgres.position import Shape
 from pz.connectors.postgres.slots import find_slot, fold, slot_name
+from pz.connectors.postgres.storage import storage_of
 from pz.errors import Code, PermanentError
 from pz.sqltext import quote
 
@@ -36,16 +37,33 @@ SELECT p.oid::int8, p.xmin::text, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtr
        (SELECT to_jsonb(t) FROM pg_catalog.pg_publication_tables t
         WHERE t.pubname = p.pubname AND t.schemaname = %(schema)s AND t.tablename = %(table)s),
        (SELECT r.oid::int8::text || ':' || r.xmin::text FROM pg_catalog.pg_publication_rel r
-        WHERE r.prpubid = p.oid AND r.prrelid = %(oid)s::oid)
+        WHERE r.prpubid = p.oid AND r.prrelid = %(oid)s::oid),
+       ARRAY(SELECT a.relid::text FROM pg_catalog.pg_partition_ancestors(%(oid)s::oid::regclass) a
+             JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = a.relid
+             WHERE a.relid <> %(oid)s::oid)
 FROM pg_catalog.pg_publication p WHERE p.pubname = %(name)s
 """
+
+# Since PostgreSQL 15 a table may also be published with all of its schema.
+SCHEMA_MEMBERSHIP = """
+SELECT n.oid::int8::text || ':' || n.xmin::text FROM pg_catalog.pg_publication_namespace n
+JOIN pg_catalog.pg_publication p ON p.oid = n.pnpubid
+WHERE p.pubname = %s AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %s::oid)
+"""
+WITH_SCHEMAS = 150_000
 
 TABLE = """
 SELECT c.relpersistence, has_table_privilege(c.oid, 'SELECT'),
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a
              ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])
-             WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY array_position(i.indkey::int2[], a.attnum))
+             WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY array_position(i.indkey::int2[], a.attnum)),
+       pg_catalog.row_security_active(c.oid)
 FROM pg_catalog.pg_class c WHERE c.oid = %s::oid
+"""
+
+UNLOGGED_PARTS = """
+SELECT c.relname FROM pg_catalog.pg_partition_tree(%s::oid::regclass) t
+JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND c.relpersistence <> 'p'
 """
 
 SHAPE = """
@@ -63,6 +81,8 @@ class Publication:
     operations: Mapping[str, bool]
     via_root: bool
     member: Mapping[str, Any] | None
+    published_as: tuple[str, ...] = ()
+    """The partitioned tables above it that the publication holds."""
 
 
 def publication_name(dataset: DatasetSpec) -> str:
@@ -76,9 +96,17 @@ def find_publication(connection: psycopg.Connection[Any], name: str, table: Tabl
     row = connection.execute(PUBLICATION, wanted).fetchone()
     if row is None:
         return None
-    oid, xmin, insert, update, delete, truncate, via_root, member, membership = row
+    oid, xmin, insert, update, delete, truncate, via_root, member, membership, above = row
     operations = {"insert": insert, "update": update, "delete": delete, "truncate": truncate}
-    return Publication(f"{oid}:{xmin} {membership or ''}", operations, via_root, member)
+    identity = f"{oid}:{xmin} {membership or ''}{_schema_membership(connection, name, table)}"
+    return Publication(identity, operations, via_root, member, tuple(above))
+
+
+def _schema_membership(connection: psycopg.Connection[Any], name: str, table: Table) -> str:
+    if connection.info.server_version < WITH_SCHEMAS:
+        return ""
+    row = connection.execute(SCHEMA_MEMBERSHIP, [name, table.oid]).fetchone()
+    return f" schema {row[0]}" if row else ""
 
 
 def require(connection: psycopg.Connection[Any], dataset: DatasetSpec, table: Table) -> None:
@@ -119,7 +147,16 @@ def _of_table(connection: psycopg.Connection[Any], table: Table) -> Iterator[tup
     if table.kind not in "rp":
         yield f"it is a {table.kind_shown}", "capture the tables behind it"
         return
-    persistence, readable, _ = connection.execute(TABLE, [table.oid]).fetchone() or ("p", True, [])
+    persistence, readable, _, filtered = connection.execute(TABLE, [table.oid]).fetchone() or ("p", True, [], False)
+    if table.kind == "r" and table.has_children:
+        yield "other tables inherit from it, whose rows the log has under their own names", "capture each of the tables"
+    if filtered:
+        yield (
+            "row security hides rows of it from the role of the connection, and the log does not",
+            "ALTER ROLE ... BYPASSRLS for the role of the connection, or capture as the owner of the table",
+        )
+    for (part,) in connection.execute(UNLOGGED_PARTS, [table.oid]).fetchall() if table.kind == "p" else ():
+        yield f"its partition {quote(part)} is not logged", f"ALTER TABLE {quote(part)} SET LOGGED"
     if persistence != "p":
         yield "it is not logged", f"ALTER TABLE {table.name.quoted} SET LOGGED"
     if not readable:
@@ -149,6 +186,12 @@ def _of_publication(connection: psycopg.Connection[Any], name: str, table: Table
         yield (
             f"publication {quote(name)} publishes its partitions, not the partitioned table",
             f"ALTER PUBLICATION {quote(name)} SET (publish_via_partition_root = true)",
+        )
+    elif published.member is None and published.via_root and published.published_as:
+        above = ", ".join(published.published_as)
+        yield (
+            f"publication {quote(name)} publishes it as a part of {above}",
+            f"capture {above}, or name a publication of its own with `publication:`",
         )
     elif published.member is None:
         yield (
@@ -189,4 +232,5 @@ def capture_shape(connection: psycopg.Connection[Any], dataset: DatasetSpec, tab
     published = find_publication(connection, publication_name(dataset), table)
     columns = {name: (found[0], found[1], found[2]) for name, found in row[1].items()}
     keys = key_columns(connection, table)
-    return Shape(int(row[0]), table.oid, published.identity if published else "", keys, columns)
+    identity = published.identity if published else ""
+    return Shape(int(row[0]), table.oid, identity, keys, columns, storage_of(connection, table))

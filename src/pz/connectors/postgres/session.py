@@ -242,7 +242,7 @@ class PostgresSession:
         for carried, stage in self._partials.items():
             strategy.apply_partial(connection, output, target, stage, carried)
         if self._deletes:
-            strategy.apply_deletes(connection, output, target, f"pg_temp.{quote(strategy.KEYS)}")
+            strategy.apply_deletes(connection, output, target, f"pg_temp.{quote(strategy.KEYS)}", self._into)
         if self._retains:
             strategy.remove_others(connection, output, target, f"pg_temp.{quote(strategy.KEPT)}", before)
         if self._marked and output.slice is not None:

@@ -159,17 +159,23 @@ def apply_partial(
         )
 
 
-def apply_deletes(connection: psycopg.Connection[Any], output: OutputSpec, target: Target, stage: str) -> None:
-    """Delete the rows with these keys, or stamp those that are not stamped yet."""
+def apply_deletes(
+    connection: psycopg.Connection[Any], output: OutputSpec, target: Target, stage: str, merged: str
+) -> None:
+    """Delete the rows with these keys, or stamp those that are not stamped yet.
+
+    Keys that the target takes for the same, as ``a`` and ``A`` of a citext, may be both deleted and ``merged``: the row that
+    was merged stays.
+    """
+    here = f"{_same_keys(output)} AND NOT EXISTS (SELECT FROM {merged} m WHERE {_same_keys(output, 'm')})"
     with step(Step.SINK_WRITE):
         if output.on_delete is OnDelete.SOFT:
             marker = quote(DELETED_AT)
             connection.execute(
-                f"UPDATE {target.name.quoted} t SET {marker} = now() FROM {stage} s "
-                f"WHERE {_same_keys(output)} AND t.{marker} IS NULL"
+                f"UPDATE {target.name.quoted} t SET {marker} = now() FROM {stage} s WHERE {here} AND t.{marker} IS NULL"
             )
         else:
-            connection.execute(f"DELETE FROM {target.name.quoted} t USING {stage} s WHERE {_same_keys(output)}")
+            connection.execute(f"DELETE FROM {target.name.quoted} t USING {stage} s WHERE {here}")
 
 
 def count_living(connection: psycopg.Connection[Any], output: OutputSpec, target: Target) -> int:
@@ -207,8 +213,8 @@ def _living(output: OutputSpec) -> str:
     return f"t.{quote(DELETED_AT)} IS NULL" if output.on_delete is OnDelete.SOFT else "true"
 
 
-def _same_keys(output: OutputSpec) -> str:
-    return " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in output.keys)
+def _same_keys(output: OutputSpec, other: str = "s") -> str:
+    return " AND ".join(f"t.{quote(key)} = {other}.{quote(key)}" for key in output.keys)
 
 
 def widen_texts(connection: psycopg.Connection[Any], target: Target, stage: str) -> None:
