@@ -119,7 +119,7 @@ is not in it. A load above the number of cores slows both sides, not always alik
 {decoding}
 
 Where the time went when the moves were profiled: out of a table, a third is ADBC making Arrow of the rows and a quarter
-DuckDB staging them ([the scanner](decisions/0014-scanner-not-yet.md) would do both at once); into a table, rows travel as
+DuckDB staging them ([the scanner](decisions/0014-scanner-guarded.md) would do both at once); into a table, rows travel as
 csv, which is made and sent in turn and which the server parses, and a replace copies them twice on the server, so that
 readers wait only for the second time; of a run without news, more than half is importing.
 """

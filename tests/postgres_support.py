@@ -141,6 +141,25 @@ def read(
     return announced.empty_table()
 
 
+def scan(source: PostgresSource, data: DatasetSpec, hints: ReadHints | None = None) -> pa.Table | None:
+    """The same by DuckDB's scanner, its errors explained; None where the source offers no fragment."""
+    found = source.live_scan(data, hints or ReadHints())
+    if found is None:
+        return None
+    with duckdb.connect(config={"python_enable_replacements": "false"}) as connection:
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        connection.execute("SET arrow_lossless_conversion = true")
+        try:
+            for statement in found.setup:
+                connection.execute(statement)
+            return connection.execute(f"SELECT * FROM {found.relation}").to_arrow_table()
+        except duckdb.Error as failure:
+            meaning = source.explain(failure)
+            if meaning is None:
+                raise
+            raise meaning from failure
+
+
 def as_text(table: pa.Table) -> list[tuple[Any, ...]]:
     """Rows in DuckDB's spelling."""
     with duckdb.connect() as connection:

@@ -37,7 +37,7 @@ def demo(
 ) -> pz.OpenProject:
     """A project with the connections ``pg``, ``files`` (data/) and ``lake`` (out/) and one pipeline; one attempt a node."""
     connections = {
-        "pg": {"connector": "postgres", **pg, "retry": {"max_attempts": 1}, "entities": dict(entities or {})},
+        "pg": {"connector": "postgres", "retry": {"max_attempts": 1}, **pg, "entities": dict(entities or {})},
         "files": {"connector": "localfiles", "root": "data"},
         "lake": {"connector": "localfiles", "root": "out"},
         **others,

@@ -7,6 +7,7 @@ gets explicit specs, never the project. What every connector must have is small 
     capability              protocol
     StablePartitionIds      IdentifiedPartition      a stable id per partition: finished ones are never read again
     (partition fragment)    NativePartition          one partition as a DuckDB fragment
+    (live fragment)         LiveScanningSource       a DuckDB fragment for which the live system must be asked
     (pinned plans)          RestoringSource          rebuild the partitions of an earlier plan from their specs
     CheckpointableReads     CheckpointingPartition   resume inside a partition
     SyncState               SyncStatePartition       an opaque token that the next run replays
@@ -86,6 +87,7 @@ __all__ = [
     "ExplainingErrors",
     "Gated",
     "IdentifiedPartition",
+    "LiveScanningSource",
     "LocatesOutputs",
     "LogsMessages",
     "MarkedSession",
@@ -408,6 +410,8 @@ class NativeScan:
     distinct text. ``mechanism`` is a short label for plan reasons: no path, no SQL, no secret. ``schema_inferred``
     turns the inference warnings on. ``verify``, where given, is called after the rows were read and before they count: it
     raises when what was read is not what was planned (a file that changed, a compressed file that is cut off).
+    ``before`` are statements of the same transaction that come first, and ``interrupt`` ends a wait that DuckDB's own
+    interrupt does not reach; it returns at once, may come too late or twice, and raises nothing.
     ``from_text`` says that the rows come from text: staging them as they are then takes about as much disk as the text,
     and to look for a better way to hold them would take a quarter of the load's time.
     """
@@ -419,6 +423,8 @@ class NativeScan:
     sniffer: str | None = None
     from_text: bool = False
     verify: Callable[[], None] | None = field(default=None, compare=False)
+    before: tuple[str, ...] = ()
+    interrupt: Callable[[], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -680,6 +686,23 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Release everything; called exactly once."""
+        ...
+
+
+@runtime_checkable
+class LiveScanningSource(Protocol):
+    """A source whose fragments depend on what only the live system knows. Its `native_scan` is not asked.
+
+    Where there is no fragment, the same rows come as batches. A connector with stable partition ids is asked for whole
+    datasets in fused chains alone, else each partition (`NativePartition`).
+    """
+
+    def scan_mechanism(self, dataset: DatasetSpec, hints: ReadHints) -> str | None:
+        """What plans call the fragment, None where there will be none. Cheap, offline, free of effects."""
+        ...
+
+    def live_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
+        """The fragment for the whole dataset, asked when its node runs."""
         ...
 
 

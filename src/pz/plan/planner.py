@@ -18,10 +18,14 @@ from pz.connectors.contract import (
     Connector,
     CopyingSink,
     CopyingSource,
+    DatasetSpec,
+    LiveScanningSource,
     LocatesOutputs,
     NamesCaptures,
     OnDelete,
+    ReadHints,
     ReadShape,
+    Source,
     WriteStrategy,
 )
 from pz.connectors.localpath import os_refusals
@@ -109,14 +113,13 @@ class _Planner:
 
     def _source(self, node: SourceNode) -> PlannedNode:
         connector = self.connections.connector(node.connection)
-        shape, scan, refusal = ReadShape.FULL, None, None
+        shape, native, refusal = ReadShape.FULL, None, None
         try:
             with os_refusals(), self.connections.source(node.connection) as source:
                 shape = read_shape.resolve(node.declared_shape, source, dataset_spec(node))
                 if isinstance(source, ChecksDatasets):
                     source.check_dataset(dataset_spec(node, shape))
-                if Capability.NATIVE_SCAN in connector.capabilities:
-                    scan = source.native_scan(dataset_spec(node, shape), read_hints(node))
+                native = _native_read(source, connector, dataset_spec(node, shape), read_hints(node))
                 if shape is ReadShape.CDC and isinstance(source, NamesCaptures):
                     self.captures[node.id] = (node, source.capture_name(dataset_spec(node, shape)))
                 if isinstance(source, CopyingSource):
@@ -125,7 +128,7 @@ class _Planner:
             refusal = _refusal(node, failure)
         self.shapes[node.id] = shape
         self._check_read(node, connector, shape)
-        way, mechanism = self._read_way(node, connector, shape, scan.mechanism if scan else None)
+        way, mechanism = self._read_way(node, connector, shape, native)
         cursor = f" cursor={node.read.sync.cursor}{self._boundary(node)}" if shape is ReadShape.INCREMENTAL else ""
         return PlannedNode(
             node.id,
@@ -286,6 +289,14 @@ class _Planner:
             file=where.file if where else None,
             line=where.line if where else None,
         )
+
+
+def _native_read(source: Source, connector: Connector, dataset: DatasetSpec, hints: ReadHints) -> str | None:
+    """What DuckDB will read the dataset by; None where it cannot."""
+    if isinstance(source, LiveScanningSource):
+        return source.scan_mechanism(dataset, hints)
+    scan = source.native_scan(dataset, hints) if Capability.NATIVE_SCAN in connector.capabilities else None
+    return scan.mechanism if scan else None
 
 
 def _refusal(node: SourceNode | SinkNode, failure: ConnectorError) -> Problem:

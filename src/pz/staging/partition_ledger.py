@@ -14,6 +14,7 @@ and nowhere else; tables carry a hash of them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,7 +93,7 @@ class Arrival:
 
     They lie in ``tables`` of schema ``staging``, which the move drops (default: the partition's part table; an empty tuple:
     there are no rows), or come from a FROM-able ``source`` (a native fragment) or an Arrow ``batch`` in memory.
-    ``from_text``: as `NativeScan` has it.
+    ``from_text`` and ``before``: as `NativeScan` has them.
     """
 
     partition_id: str
@@ -100,6 +101,7 @@ class Arrival:
     source: str | None = None
     batch: pa.Table | None = None
     from_text: bool = False
+    before: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return "Arrival(...)"  # holds a partition id
@@ -216,6 +218,8 @@ class PartitionLedger:
                     return (self._adopt(cursor, arrivals[0], before_commit),)
                 self._create_main_for(cursor, arrivals)
         with transaction(cursor, Step.COMPLETE_PARTITION) as tx:
+            for statement in itertools.chain.from_iterable(arrival.before for arrival in arrivals):
+                tx.execute(statement)
             together, singly = _split_batches(arrivals)
             moved = (*self._move_batches(tx, together, where), *(self._move(tx, arrival, where) for arrival in singly))
             if before_commit is not None:

@@ -171,9 +171,18 @@ class Server:
         """What messages call the server."""
         return f"{self.host}:{self.port}/{self.database}"
 
+    def startup_options(self) -> str:
+        """The settings of a patient session for libpq's ``options``: for who connects without asking us."""
+        settings = self._settings(statement_limit=False).items()
+        return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings)
+
     def _pin(self, *, statement_limit: bool) -> str:
+        settings = self._settings(statement_limit=statement_limit)
+        return "; ".join(f"SET {name} TO '{value}'" for name, value in settings.items())
+
+    def _settings(self, *, statement_limit: bool) -> dict[str, str]:
         limit = f"{self.command_timeout}s" if self.command_timeout else "0"
         settings = {**PINNED, "lock_timeout": limit}
         if statement_limit:
             settings["statement_timeout"] = limit
-        return "; ".join(f"SET {name} TO '{value}'" for name, value in settings.items())
+        return settings

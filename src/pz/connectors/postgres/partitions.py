@@ -15,12 +15,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec, ReadHints
+from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec, NativeScan, ReadHints
 from pz.connectors.postgres.catalog import Table
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.parallel import Reader, merged
 from pz.connectors.postgres.reading import read_statement
 from pz.connectors.postgres.relation import Relation
+from pz.connectors.postgres.scanner import scan_of
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.errors import Code, PermanentError
 from pz.sqltext import literal, quote
@@ -67,16 +68,22 @@ class Read:
     ) -> Iterator[pa.RecordBatch]:
         """The rows that fulfil ``extra`` beside what the dataset asks for."""
         columns = self.relation.pruned(self.hints)
-        conditions = [*self.relation.conditions(self.dataset, self.hints), *extra]
         return read_statement(
             self.server,
-            self.relation.select(columns, conditions),
+            self.relation.select(columns, self._conditions(extra)),
             columns,
             options,
             cancel,
             subject=self.relation.subject,
             snapshot=snapshot,
         )
+
+    def scan(self, extra: Sequence[str] = ()) -> NativeScan | None:
+        """The same rows as a fragment."""
+        return scan_of(self.server, self.relation, self.relation.pruned(self.hints), self._conditions(extra))
+
+    def _conditions(self, extra: Sequence[str]) -> list[str]:
+        return [*self.relation.conditions(self.dataset, self.hints), *extra]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ class PostgresPartition:
 
 @dataclass(frozen=True, slots=True)
 class WholePartition:
-    """Everything at once; a large table by ranges of pages on several connections under one snapshot.
+    """Everything at once: as a fragment, or as batches, a large table by ranges of pages under one snapshot.
 
     Pages mean nothing in another snapshot, so there is nothing to resume: a partition that failed is read again.
     """
@@ -154,6 +161,10 @@ class WholePartition:
     def spec(self) -> str:
         """See `PinnedPartition`."""
         return "all"
+
+    def native_scan(self) -> NativeScan | None:
+        """See `NativePartition`."""
+        return self.shared.scan()
 
     def read(self, options: BatchOptions, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """See `Partition`."""

@@ -20,7 +20,7 @@ from pz.errors import Cancelled, Code, PermanentError, TransientError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["exact_decimal", "read_statement"]
+__all__ = ["exact_decimal", "read_statement", "unfit"]
 
 NOT_A_WHOLE_NUMBER = "0A000"
 """What the server says where it is to make a bigint of NaN."""
@@ -72,7 +72,7 @@ def read_statement(
             cancel.raise_if_set()
             units = [column for column in columns if column.fix is Fix.UNITS]
             if units and sqlstate_of(failure) == NOT_A_WHOLE_NUMBER:
-                raise _unfit(units, subject) from failure
+                raise unfit(units, subject) from failure
             raise
 
 
@@ -135,10 +135,11 @@ def _fixed(array: pa.Array, column: ReadColumn, subject: str) -> pa.Array:
             return _elementwise(array, column.arrow, _moment)
         return array if array.type == column.arrow else array.cast(column.arrow)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as failure:
-        raise _unfit([column], subject) from failure
+        raise unfit([column], subject) from failure
 
 
-def _unfit(columns: Sequence[ReadColumn], subject: str) -> PermanentError:
+def unfit(columns: Sequence[ReadColumn], subject: str) -> PermanentError:
+    """The refusal of a value that one of these columns held."""
     named = " or ".join(repr(column.name) for column in columns)
     kinds = " or ".join(dict.fromkeys(column.duckdb for column in columns))
     return PermanentError(

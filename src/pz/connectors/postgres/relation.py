@@ -36,6 +36,8 @@ class Relation:
     attributes: tuple[Attribute, ...]
     columns: tuple[ReadColumn, ...]
     table: Table | None
+    unicode: bool = True
+    """Whether the server sees to it that text is valid."""
 
     def attribute(self, name: str) -> Attribute | None:
         """The column of this name, exactly or else without regard to case."""
@@ -120,7 +122,8 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
         columns = tuple(column.as_text for column in columns)
     if not columns:
         raise PermanentError(f"{subject} has no columns", code=Code.PZ0740)
-    relation = Relation(subject, source, attributes, columns, table)
+    unicode = connection.info.parameter_status("server_encoding") != "SQL_ASCII"
+    relation = Relation(subject, source, attributes, columns, table, unicode)
     if dataset.cursor is not None and relation.read_column(dataset.cursor) is None:
         raise PermanentError(f"{subject} has no column {quote(dataset.cursor)}, the cursor", code=Code.PZ0505)
     return relation

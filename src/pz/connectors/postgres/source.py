@@ -33,13 +33,15 @@ from pz.connectors.postgres.partitions import (
 from pz.connectors.postgres.passing import FORMAT, Passage, stream
 from pz.connectors.postgres.prerequisites import require
 from pz.connectors.postgres.relation import Relation, resolve
+from pz.connectors.postgres.scan_faults import explained
+from pz.connectors.postgres.scanner import MECHANISM, scannable
 from pz.connectors.postgres.slot_care import let_go, move_slots, status_of
 from pz.connectors.postgres.slots import slot_name
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.connectors.postgres.types import UNBOUNDED_NUMERIC
 from pz.connectors.postgres.window import change_schema
 from pz.cursors import CursorError, CursorType, canonical
-from pz.errors import Code, PermanentError
+from pz.errors import Code, ConnectorError, PermanentError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -105,8 +107,21 @@ class PostgresSource:
         return change_schema(relation) if dataset.change_capture else relation.schema(relation.columns)
 
     def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
-        """See `Source`."""
+        """See `Source`: that takes the live server."""
         return None
+
+    def scan_mechanism(self, dataset: DatasetSpec, hints: ReadHints) -> str | None:
+        """See `LiveScanningSource`. A partition column asks for a read that can be resumed, which one statement cannot be."""
+        whole = not dataset.change_capture and "partition_column" not in dataset.options
+        return MECHANISM if whole and scannable() is not None else None
+
+    def live_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
+        """See `LiveScanningSource`."""
+        return None if dataset.change_capture else self._shared(dataset, hints).scan()
+
+    def explain(self, error: Exception) -> ConnectorError | None:
+        """See `ExplainingErrors`."""
+        return explained(error, self._server.place, self._relations.values())
 
     def copy_format(self, dataset: DatasetSpec) -> str | None:
         """See `CopyingSource`. A declared partition column asks for a read that can be resumed, which a stream cannot be."""

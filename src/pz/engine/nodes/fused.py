@@ -1,20 +1,26 @@
 """A fused chain: source, pipeline and sink as one statement, nothing staged.
 
+A source that must ask its live system for a fragment may find that there is none: then its batches become a table for as
+long as the statement runs.
+
 The row counts come from DuckDB's profile of the statement: what the scan produced, and what was written.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.contract import BatchOptions, LiveScanningSource, NativeScan, Source
 from pz.durable import Step, step
+from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.native_copy import run_copy
 from pz.engine.nodes.pipeline import bound_sql
+from pz.engine.nodes.scans import ended_by, whole_scan
 from pz.errors import PermanentError
 from pz.graph.model import Node, PipelineNode, SinkNode, SourceNode
 from pz.plan.specs import dataset_spec, output_spec, read_hints
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
     from pz.engine.context import NodeContext
 
 __all__ = ["run_chain"]
+
+BATCHES = "__pz_batches"
 
 PROFILE = "SET enable_profiling = 'no_output'"
 # Only the operators' row counts are collected; timing every operator would cost more than it tells. DuckDB 2 decides itself.
@@ -49,32 +57,59 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
         context.source(source_node.connection) as source,
         context.sink(sink_node.connection) as sink,
         explained(source),
+        context.cursor() as cursor,
+        _provided(context, cursor, source_node, source) as scan,
     ):
-        scan = source.native_scan(dataset_spec(source_node), read_hints(source_node))
-        if scan is None:
-            raise PermanentError(f"'{source_node.key}' offers no native read any more")
-        context.run.staging.run_setup(scan.setup)
-        with context.cursor() as cursor:
-            with step(Step.MATERIALIZE):
-                view = f"staging.{quote(source_node.relation)}"
-                cursor.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {scan.relation}")
-            relation = f"(\n{bound_sql(context, pipeline)}\n)"
-            output = replace(
-                output_spec(sink_node),
-                columns=describe(cursor, relation),
-                origin=context.run.record.origin,
-                node=sink_node.id,
-            )
-            _profile(cursor)
-            seen: list[int] = []
+        relation = f"(\n{bound_sql(context, pipeline)}\n)"
+        output = replace(
+            output_spec(sink_node),
+            columns=describe(cursor, relation),
+            origin=context.run.record.origin,
+            node=sink_node.id,
+        )
+        _profile(cursor)
+        seen: list[int] = []
 
-            def moved(used: DuckDBPyConnection) -> None:
-                seen.extend(_scanned(used))
-                if scan.verify is not None:
-                    scan.verify()
+        def moved(used: DuckDBPyConnection) -> None:
+            seen.extend(_scanned(used))
+            if scan.verify is not None:
+                scan.verify()
 
-            written = run_copy(context, cursor, sink, output, relation, observe=moved)
+        written = run_copy(context, cursor, sink, output, relation, before=scan.before, observe=moved)
     return (seen[0] if seen else written, written, written)
+
+
+@contextmanager
+def _provided(
+    context: NodeContext, cursor: DuckDBPyConnection, node: SourceNode, source: Source
+) -> Iterator[NativeScan]:
+    """The dataset under its name in staging: a view of the fragment, or a table of the batches until the block ends."""
+    dataset, hints = dataset_spec(node), read_hints(node)
+    relation = f"staging.{quote(node.relation)}"
+    scan = whole_scan(source, dataset, hints)
+    if scan is not None:
+        context.run.staging.run_setup(scan.setup)
+        with step(Step.MATERIALIZE):
+            cursor.execute(f"CREATE OR REPLACE VIEW {relation} AS SELECT * FROM {scan.relation}")
+        with ended_by(context.cancel, scan):
+            yield scan
+        return
+    if not isinstance(source, LiveScanningSource):
+        raise PermanentError(f"'{node.key}' offers no native read any more")
+    engine = context.run.project.engine
+    parts = tuple(source.plan_read(dataset, hints))
+    options = BatchOptions(target_bytes=engine.batch_bytes)
+    with BatchStream(parts, options, context.cancel, engine.threads) as stream:
+        cursor.register(BATCHES, reader(None, stream, source.schema(dataset), node.key))
+        try:
+            with step(Step.MATERIALIZE):
+                cursor.execute(f"CREATE OR REPLACE TABLE {relation} AS SELECT * FROM {BATCHES}")
+        finally:
+            cursor.unregister(BATCHES)
+    try:
+        yield NativeScan(relation, "batches")
+    finally:
+        cursor.execute(f"DROP TABLE {relation}")  # durable: ok - of use to this statement alone
 
 
 def _profile(cursor: DuckDBPyConnection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import NativeCopy, OutputSpec, Sink
@@ -29,11 +29,13 @@ def run_copy(
     output: OutputSpec,
     relation: str,
     *,
+    before: Sequence[str] = (),
     observe: Callable[[DuckDBPyConnection], None] | None = None,
 ) -> int:
     """Write ``relation`` through the sink's native statements; returns the rows written.
 
-    ``observe`` sees the cursor right after the statement that moved the rows.
+    ``before`` are statements that come first in the transaction; ``observe`` sees the cursor right after the statement that
+    moved the rows.
     """
     copy = sink.native_copy(output)
     if copy is None:
@@ -48,7 +50,7 @@ def run_copy(
         make_dirs(directory)
     try:
         with explained(sink):
-            written = _in_one_transaction(context, cursor, copy, relation, observe)
+            written = _in_one_transaction(context, cursor, copy, relation, before, observe)
     except BaseException:
         for aside, _ in copy.moves:
             aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
@@ -65,10 +67,13 @@ def _in_one_transaction(
     cursor: DuckDBPyConnection,
     copy: NativeCopy,
     relation: str,
+    before: Sequence[str],
     observe: Callable[[DuckDBPyConnection], None] | None,
 ) -> int:
     rows = 0
     with context.run.staging.transaction(cursor, Step.SINK_COMMIT), step(Step.SINK_WRITE):
+        for statement in before:
+            cursor.execute(statement)
         for statement in copy.statements:
             context.cancel.raise_if_set()
             result = cursor.execute(statement.replace(RELATION, relation))

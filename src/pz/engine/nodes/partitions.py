@@ -34,6 +34,7 @@ from pz.engine.nodes import lints
 from pz.engine.nodes.batches import counted, narrowed
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.landing import Landing
+from pz.engine.nodes.scans import ended_by
 from pz.engine.outcome import Outcome
 from pz.errors import Cancelled, Code, ConnectorError, NodeError, PermanentError, Problem, TransientError
 from pz.plan.model import Way
@@ -233,7 +234,7 @@ class _Work:
         try:
             scan = part.native_scan() if isinstance(part, NativePartition) and self._may_scan() else None
             if scan is not None:
-                with explained(self.source):
+                with explained(self.source), ended_by(stop, scan):
                     self._native(cursor, part, scan)
             elif isinstance(part, CheckpointingPartition):
                 self._checkpointed(cursor, part, stop)
@@ -252,9 +253,9 @@ class _Work:
         self.context.run.staging.run_setup(scan.setup)
         if scan.schema_inferred:
             self.inferred = scan
-        self._complete(
-            cursor, [Arrival(part.partition_id, source=scan.relation, from_text=scan.from_text)], _verifier(part)
-        )
+        arrival = Arrival(part.partition_id, source=scan.relation, from_text=scan.from_text, before=scan.before)
+        for done in self._complete(cursor, [arrival], _verifier(part)):
+            self.context.progress(done.rows, every=1)
 
     def _checkpointed(self, cursor: DuckDBPyConnection, part: CheckpointingPartition, stop: CancelToken) -> None:
         writer = PartWriter(cursor, self.landing.node.id, part.partition_id)
@@ -314,16 +315,11 @@ class _Work:
     def _grouped(self, group: GroupOutcome) -> None:
         with self._lock:
             self.failures.extend(failed.error for failed in group.failed)
-        self._completed(group.completed)
 
     def _complete(
         self, cursor: DuckDBPyConnection, arrivals: Sequence[Arrival], verify: Callable[[], None] | None
-    ) -> None:
-        self._completed(self.ledger.complete(cursor, arrivals, where=self.landing.where, before_commit=verify))
-
-    def _completed(self, completed: Sequence[Completed]) -> None:
-        if completed and self._may_scan():
-            self.context.progress(sum(done.rows for done in completed), every=1)
+    ) -> tuple[Completed, ...]:
+        return self.ledger.complete(cursor, arrivals, where=self.landing.where, before_commit=verify)
 
     def _failure(self, total: int) -> BaseException:
         """One error for all: an engine-side fault first; else transient only when every failure is transient."""
