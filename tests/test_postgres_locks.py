@@ -55,6 +55,7 @@ def replacing(method: str) -> OutputSpec:
     return output("t", REPLACE, options={"replace_method": method})
 
 
+FILL = "INSERT INTO t VALUES (1, 'old')"
 NEW_ROWS = "SELECT * FROM (VALUES (1, 'new'), (3, 'new')) t(id, v)"
 MERGED = [(1, "new"), (2, "old"), (3, "new")]
 APPENDED = [(1, "old"), (2, "old"), (3, "new")]
@@ -83,6 +84,51 @@ def test_what_readers_see(
             session.commit()
         assert seen(reader) == after
         assert seen(older) == older_snapshot
+
+
+def test_nobody_who_reads_an_empty_table_waits_for_its_replace_and_who_writes_it_does(database: Database) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    with database.connect() as reader, database.connect() as writer:
+        with writing(database, replacing("truncate"), NEW_ROWS) as session:
+            session.prepare()
+            assert seen(reader) == []
+            writer.execute("SET lock_timeout = '100ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                writer.execute("INSERT INTO t VALUES (7, 'other')")
+            session.commit()
+        assert seen(reader) == NEW
+
+
+def test_an_empty_table_to_which_somebody_writes_is_replaced_like_a_full_one(database: Database) -> None:
+    database.run("CREATE TABLE t (id int, v text)")
+    with database.connect() as writer, database.connect() as reader:
+        writer.execute("BEGIN")
+        writer.execute("INSERT INTO t VALUES (7, 'other')")
+        with writing(database, replacing("truncate"), NEW_ROWS) as session:
+            writer.execute("COMMIT")
+            session.commit()
+        assert seen(reader) == NEW
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        ("CREATE TABLE t (id int, v text) PARTITION BY RANGE (id)", "CREATE TABLE t1 PARTITION OF t DEFAULT", FILL),
+        ("CREATE TABLE t (id int, v text)", "CREATE TABLE t1 () INHERITS (t)", FILL.replace("INTO t", "INTO t1")),
+        ("CREATE TABLE t (id int, v text)", FILL, "DELETE FROM t"),
+        ("CREATE TABLE t (id int, v text)", "CREATE RULE r AS ON INSERT TO t WHERE new.id = 9 DO INSTEAD NOTHING"),
+    ],
+    ids=["partitions", "children", "dead rows", "rules"],
+)
+def test_what_only_looks_empty_or_has_more_to_it_is_replaced_by_way_of_a_temporary_table(
+    database: Database, ddl: tuple[str, ...]
+) -> None:
+    database.run(*ddl)
+    with writing(database, replacing("truncate"), NEW_ROWS + " UNION ALL SELECT 9, 'ruled'") as session:
+        assert session._staged
+        session.commit()
+    ruled = "RULE" in ddl[-1]
+    assert sorted(database.rows("SELECT * FROM t")) == (NEW if ruled else [*NEW, (9, "ruled")])
 
 
 @pytest.mark.parametrize(

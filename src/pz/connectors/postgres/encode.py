@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-__all__ = ["Encoder", "WriteColumn"]
+__all__ = ["Encoder", "WriteColumn", "ordinary"]
 
 # Years that Arrow and PostgreSQL spell alike.
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -93,7 +93,7 @@ class Encoder:
             array = array.cast(pa.timestamp(array.type.unit))  # the same instant, spelled in UTC
         elif kind.endswith("]") or (kind not in _PLAIN and not kind.startswith("DECIMAL(")):
             return self._as_text(array, column)
-        if kind.startswith(("DATE", "TIMESTAMP")) and not _ordinary(array):
+        if kind.startswith(("DATE", "TIMESTAMP")) and not ordinary(array):
             return self._as_text(array, column)
         if isinstance(array, pa.ExtensionArray):
             return self._as_text(array, column)
@@ -150,7 +150,7 @@ def _array_element(element: str) -> str:
     return f"'\"' || replace(replace({element}, '\\', '\\\\'), '\"', '\\\"') || '\"'"
 
 
-def _ordinary(array: pa.Array) -> bool:
+def ordinary(array: pa.Array) -> bool:
     """Whether all dates or moments lie in the years 1 to 9999."""
     import pyarrow as pa
     import pyarrow.compute as pc

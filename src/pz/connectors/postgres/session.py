@@ -24,6 +24,7 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.connectors.postgres import marks, strategy, swap
+from pz.connectors.postgres.binary import BinaryEncoder
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import Encoder, WriteColumn
@@ -87,6 +88,7 @@ class PostgresSession:
             return
         self._target = prepare_target(connection, output, columns)
         self._encoder = Encoder(self._target.columns)
+        self._binary = BinaryEncoder.of(self._target.columns, self._target.types)
         self._into = self._destination()
 
     def _destination(self) -> str:
@@ -103,9 +105,17 @@ class PostgresSession:
             swap.refuse_if_attached(self._connection, target.table)
             self._twin = swap.create_twin(self._connection, target.table, output.node[:8])
             return self._twin.quoted
+        if output.strategy is WriteStrategy.REPLACE and not evolving and self._holds_nothing():
+            return target.name.quoted
         self._staged = True
         names = [column.name for column in target.columns]
         return strategy.create_temp(self._connection, strategy.STAGE, target, names, texts=evolving)
+
+    def _holds_nothing(self) -> bool:
+        """Whether the target can be filled as it is: there is nothing to take away, and nobody else will write before us."""
+        if self._output.options.get("replace_method", "truncate") != "truncate":
+            return False  # those who chose `delete` wait for nobody
+        return strategy.is_blank(self._connection, self._target) and strategy.keep_blank(self._connection, self._target)
 
     # --- Copying
 
@@ -119,7 +129,16 @@ class PostgresSession:
         if self._landed is not None:
             return
         with self._faults():
+            self._put(batch)
+
+    def _put(self, batch: pa.RecordBatch) -> None:
+        pieces = self._binary.encode(batch) if self._binary is not None else None
+        if pieces is None:
             self._opened("csv").write(self._encoder.encode(batch))
+            return
+        copy = self._opened("binary", self._binary)
+        for piece in pieces:
+            copy.write(piece)
 
     def copy_columns(self) -> tuple[Column, ...]:
         """See `CopyingSession`; none where the rows have landed before."""
@@ -136,11 +155,13 @@ class PostgresSession:
         with self._faults():
             self._opened("binary").write(block.data)
 
-    def _opened(self, form: str) -> _Copy:
-        """The COPY that takes the rows, opened for the first of them."""
+    def _opened(self, form: str, encoder: BinaryEncoder | None = None) -> _Copy:
+        """The COPY that takes rows of this form, opened for the first of them."""
+        if self._copy is not None and self._copy.form != form:
+            self._end_copy()
         if self._copy is None:
             names = [column.name for column in self._target.columns]
-            self._copy = _Copy(self._connection, self._into, names, form)
+            self._copy = _Copy(self._connection, self._into, names, form, encoder)
         return self._copy
 
     def apply_deletes(self, keys: pa.RecordBatch) -> None:
@@ -312,16 +333,29 @@ class PostgresSession:
 class _Copy:
     """An open ``COPY ... FROM STDIN``; nothing else may run on the connection until it ends."""
 
-    def __init__(self, connection: psycopg.Connection[Any], into: str, names: Sequence[str], form: str = "csv") -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        into: str,
+        names: Sequence[str],
+        form: str = "csv",
+        encoder: BinaryEncoder | None = None,
+    ) -> None:
+        self.form = form
+        self._encoder = encoder
         listed = ", ".join(quote(name) for name in names)
         self._cursor = connection.cursor()
         self._context = self._cursor.copy(f"COPY {into} ({listed}) FROM STDIN (FORMAT {form})")
         self._copy = self._context.__enter__()
+        if encoder is not None:
+            self._copy.write(encoder.start())
 
     def write(self, data: memoryview | bytes | bytearray) -> None:
         self._copy.write(data)
 
     def end(self) -> None:
+        if self._encoder is not None:
+            self._copy.write(self._encoder.finish())
         self._context.__exit__(None, None, None)
 
     def cancel(self) -> None:

@@ -1,7 +1,7 @@
 """What the strategies do between the last row and COMMIT, as SQL over a table that holds the new rows.
 
 append            COPY into the target; nothing left to do
-replace truncate  COPY into a temporary table, TRUNCATE, INSERT ... SELECT
+replace truncate  COPY into a temporary table, TRUNCATE, INSERT ... SELECT; into an empty target, COPY alone
 replace delete    COPY into a temporary table, DELETE, INSERT ... SELECT
 replace swap      COPY into a new table, DROP the old one, rename
 merge             COPY into a temporary table, INSERT ... ON CONFLICT DO UPDATE
@@ -32,6 +32,8 @@ __all__ = [
     "create_temp",
     "fill",
     "insert",
+    "is_blank",
+    "keep_blank",
     "merge",
     "remove_others",
     "widen_texts",
@@ -40,6 +42,31 @@ __all__ = [
 STAGE, KEYS, KEPT, PARTIAL = "_pz_stage", "_pz_deletes", "_pz_kept", "_pz_partial"
 DELETE_LIMIT = 0.5
 """Share of a target's rows that a snapshot may remove without being told to."""
+
+
+# A table without a page holds no row, whoever asks; COPY does what INSERT would do unless there are rules or policies.
+BLANK = """
+SELECT pg_relation_size(oid) = 0 AND relkind = 'r' AND NOT relhassubclass AND NOT relhasrules AND NOT row_security_active(oid)
+FROM pg_catalog.pg_class WHERE oid = %s::oid
+"""
+
+
+def is_blank(connection: psycopg.Connection[Any], target: Target) -> bool:
+    """Whether the target is a plain table without a page, so that COPY into it is all that a replace needs."""
+    row = connection.execute(BLANK, [target.table.oid]).fetchone()
+    return bool(row and row[0])
+
+
+def keep_blank(connection: psycopg.Connection[Any], target: Target) -> bool:
+    """Keep other writers out until the end, unless one is there already; readers do not wait. Says whether it is blank still."""
+    import psycopg
+
+    try:
+        with connection.transaction():
+            connection.execute(f"LOCK TABLE {target.name.quoted} IN SHARE ROW EXCLUSIVE MODE NOWAIT")
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+        return False
+    return is_blank(connection, target)
 
 
 def create_temp(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import OnDelete, OutputSpec, SchemaPolicy, WriteStrategy
-from pz.connectors.postgres.catalog import Attribute, Name, Table, find_table
+from pz.connectors.postgres.catalog import Attribute, Name, PgType, Table, find_table
 from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fit import created_type, fits, widened
 from pz.durable import Step, step
@@ -40,6 +40,11 @@ class Target:
         found = self.table.column(name)
         assert found is not None
         return found
+
+    @property
+    def types(self) -> list[PgType]:
+        """The types of the written columns in the target."""
+        return [self.attribute(column.name).type for column in self.columns]
 
     @property
     def listed(self) -> str:
