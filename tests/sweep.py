@@ -201,6 +201,8 @@ class Sweep:
         self._recover(case, recovery, root, recorded(root) > runs)
         broken = model.broken_promise(server)
         assert broken is None, f"{case}: after the recovery: {broken}"
+        left = list((root / ".pz" / "state").glob("*.tmp"))
+        assert left == [], f"{case}: {left} is left by a dead run"
         if not again:
             return
         model.mutate(server, 7)

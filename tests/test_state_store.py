@@ -163,6 +163,7 @@ def test_a_death_while_state_is_stored_leaves_the_old_or_the_new_state(tmp_path:
     assert store.read() == {"crm.orders": NEW if "after" in how else OLD}
     assert store.save("crm.orders", NEW, seen=OLD) == ("after" not in how)
     assert store.read() == {"crm.orders": NEW}
+    assert list((tmp_path / "state").glob("*.tmp")) == []
 
 
 MANY = """

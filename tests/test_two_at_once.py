@@ -220,8 +220,10 @@ def test_a_stopped_run_keeps_the_others_out_and_ends_well(
 def test_a_run_stopped_at_any_step_keeps_the_others_out_and_ends_well(
     zombie: Stoppable, warm: WarmInterpreter, tmp_path: Path, cell: str
 ) -> None:
-    for number, point in enumerate(Shop(tmp_path / "counted", cell).points()):
+    points = Shop(tmp_path / "counted", cell).points()
+    for number, point in enumerate(points):
         _stop_and_go(zombie, warm, tmp_path / str(number), cell, point)
+    print(f"{len(points)} stops")
 
 
 @pytest.mark.slow

@@ -22,7 +22,18 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Step", "append_line", "fsync_dir", "fsync_file", "make_dirs", "promote", "remove", "step", "write_atomic"]
+__all__ = [
+    "Step",
+    "append_line",
+    "fsync_dir",
+    "fsync_file",
+    "left_aside",
+    "make_dirs",
+    "promote",
+    "remove",
+    "step",
+    "write_atomic",
+]
 
 
 class Step(StrEnum):
@@ -204,6 +215,12 @@ def write_atomic(path: Path, data: bytes, name: Step) -> None:
             aside.unlink(missing_ok=True)
             raise
         fsync_dir(path.parent)
+
+
+def left_aside(path: Path) -> list[Path]:
+    """What writers of ``path`` that died in `write_atomic` left beside it; of those alive, too: ask under a lock."""
+    start = f".{path.name}."
+    return [found for found in path.parent.iterdir() if found.name.startswith(start) and found.suffix == ".tmp"]
 
 
 def promote(aside: Path, final: Path, name: Step = Step.PROMOTE_FILE) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pz import jsonfile
-from pz.durable import Step, make_dirs, write_atomic
+from pz.durable import Step, left_aside, make_dirs, remove, write_atomic
 from pz.errors import Code, Problem, StateError, os_problem
 from pz.oslock import OsLock
 
@@ -91,6 +91,9 @@ class LocalStore:
             raise StateError(os_problem(failure, self.path, Code.PZ0529)) from failure
 
     def _write(self, entries: Mapping[str, Entry]) -> None:
+        """Replace the file; only the holder of its lock writes, so what others left aside is of the dead."""
+        for aside in left_aside(self.path):
+            remove(aside, Step.ADVANCE_STATE)
         data = jsonfile.encode({self._section: entries}, sort_keys=True)
         write_atomic(self.path, data, Step.ADVANCE_STATE)
 
