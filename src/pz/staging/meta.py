@@ -46,6 +46,7 @@ __all__ = [
     "mark_attempt",
     "move_attempt",
     "record",
+    "record_columns",
 ]
 
 SCHEMA_VERSION = 1
@@ -333,32 +334,36 @@ def check_owner(connection: DuckDBPyConnection, catalog: str, run_id: str) -> No
 def record(tx: Transaction, *entries: Entry) -> None:
     """Write records, many of a kind in one statement. Raises duckdb.ConstraintException where a repetition is an error."""
     for kind in dict.fromkeys(type(entry) for entry in entries):  # no entries, no statement
-        alike = [entry for entry in entries if type(entry) is kind]
-        (_insert_many if len(alike) > _MANY and kind is not NodeDone else _insert)(tx, kind, alike)
+        alike = [_values(entry) for entry in entries if type(entry) is kind]
+        record_columns(tx, kind, [list(column) for column in zip(*alike, strict=True)])
 
 
-def _insert(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> None:
-    columns = [f'"{name}"' for name in kind.types]
+def record_columns(tx: Transaction, kind: type[Entry], columns: Sequence[Sequence[object]]) -> None:
+    """Write records of a kind given by their columns: for thousands, which are not worth an object each."""
+    (_insert_many if len(columns[0]) > _MANY and kind is not NodeDone else _insert)(tx, kind, columns)
+
+
+def _insert(tx: Transaction, kind: type[Entry], columns: Sequence[Sequence[object]]) -> None:
+    names = [f'"{name}"' for name in kind.types]
     values = [f"unnest(?::{declared}[])" for declared in kind.types.values()]
-    selected = ", ".join(f"{value} AS {column}" for value, column in zip(values, columns, strict=True))
-    listed = ", ".join(columns)
+    selected = ", ".join(f"{value} AS {name}" for value, name in zip(values, names, strict=True))
+    listed = ", ".join(names)
     numbered = (", seq", f", {_NEXT}") if kind.numbered else ("", "")
     tx.execute(
         f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "
         f"SELECT {listed}{numbered[1]} FROM (SELECT {selected}) {kind.on_conflict}",
-        [list(column) for column in zip(*(_values(entry) for entry in entries), strict=True)],
+        columns,
     )
 
 
-def _insert_many(tx: Transaction, kind: type[Entry], entries: Sequence[Entry]) -> None:
+def _insert_many(tx: Transaction, kind: type[Entry], columns: Sequence[Sequence[object]]) -> None:
     """Thousands of records as an Arrow table: spelling and parsing them as literals takes many times as long."""
     import pyarrow as pa
 
-    columns = [pa.array([getattr(entry, name) for entry in entries]) for name in kind.types]
     listed = ", ".join(f'"{name}"' for name in kind.types)
     cast = ", ".join(f'"{name}"::{declared}' for name, declared in kind.types.items())
     numbered = (", seq", f", {_NEXT}") if kind.numbered else ("", "")
-    tx.cursor.register(_RECORDS, pa.table(columns, list(kind.types)))
+    tx.cursor.register(_RECORDS, pa.table([pa.array(column) for column in columns], list(kind.types)))
     try:
         tx.execute(
             f"INSERT INTO pz_meta.{kind.table} ({listed}{numbered[0]}) "

@@ -397,7 +397,8 @@ class PlanPinning:
 
     def add(self, partitions: Iterable[tuple[str, str | None]]) -> None:
         """Pin partitions, given as ``(id, spec)``. Raises PermanentError (PZ0319) for an empty or repeated id."""
-        fresh: list[PlannedPartition] = []
+        ids: list[str] = []
+        specs: list[str | None] = []
         for partition_id, spec in partitions:
             if not isinstance(partition_id, str) or not partition_id or partition_id in self._seen:
                 fault = "repeated" if partition_id and partition_id in self._seen else "missing or empty"
@@ -406,12 +407,14 @@ class PlanPinning:
                 )
             self._seen.add(partition_id)
             if partition_id not in self._pinned:
-                fresh.append(PlannedPartition(self._node_id, partition_id, self._next + len(fresh), spec))
-        if fresh:
+                ids.append(partition_id)
+                specs.append(spec)
+        if ids:
+            ordinals = list(range(self._next, self._next + len(ids)))
             with transaction(self._cursor, Step.PIN_PARTITIONS) as tx:
-                meta.record(tx, *fresh)
-            self._pinned.update(entry.partition_id for entry in fresh)
-            self._next += len(fresh)
+                meta.record_columns(tx, PlannedPartition, [[self._node_id] * len(ids), ids, ordinals, specs])
+            self._pinned.update(ids)
+            self._next += len(ids)
 
     def close(self) -> int:
         """Record that the enumeration ended cleanly; return the total.

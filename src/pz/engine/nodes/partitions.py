@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -121,7 +121,7 @@ def _partitions(
 
 def _pin(cursor: DuckDBPyConnection, ledger: PartitionLedger, parts: Sequence[IdentifiedPartition]) -> None:
     pinning = ledger.pinning(cursor)
-    pinning.add((p.partition_id, _spec(p)) for p in parts)
+    pinning.add(_ids_and_specs(parts))
     pinning.close()
 
 
@@ -133,8 +133,10 @@ def _enumerate(
     found: list[IdentifiedPartition] = []
     stream = iter(source.plan_read(landing.dataset, landing.hints))
     while chunk := list(itertools.islice(stream, PINNED_AT_ONCE)):
-        identified = [_identified(partition, landing) for partition in chunk]
-        pinning.add((p.partition_id, _spec(p)) for p in identified)
+        for one in _one_of_each_type(chunk):
+            _identified(one, landing)
+        identified = cast(list[IdentifiedPartition], chunk)
+        pinning.add(_ids_and_specs(identified))
         found.extend(identified)
     pinning.close()
     return found
@@ -150,8 +152,15 @@ def _identified(partition: Partition, landing: Landing) -> IdentifiedPartition:
     return cast(IdentifiedPartition, partition)
 
 
-def _spec(partition: Partition) -> str | None:
-    return cast(PinnedPartition, partition).spec if _can(partition, PinnedPartition) else None
+def _one_of_each_type(parts: Sequence[Partition]) -> Iterable[Partition]:
+    """What holds for these holds for all: there may be thousands, and what a partition can do its type says."""
+    return {type(part): part for part in parts}.values()
+
+
+def _ids_and_specs(parts: Sequence[IdentifiedPartition]) -> Iterator[tuple[str, str | None]]:
+    pinned = {type(one) for one in _one_of_each_type(parts) if _can(one, PinnedPartition)}
+    for part in parts:
+        yield part.partition_id, cast(PinnedPartition, part).spec if type(part) in pinned else None
 
 
 _able: dict[tuple[type, type], bool] = {}
