@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -109,6 +110,18 @@ def test_every_type_is_spelled_as_in_json_files(tmp_path: Path) -> None:
             finally:
                 encoder.close()
             assert found == file.read_bytes(), type_
+
+
+def test_a_column_may_have_any_name() -> None:
+    names = ["__pz_sent", "__pz_row", "e0", "rowid", 'a"b', "\u00e9 ", "select", "to_json"]
+    encoder = RowEncoder([Column(name, "BIGINT") for name in names])
+    try:
+        batch = pa.record_batch({name: [n] for n, name in enumerate(names)})
+        (piece,) = encoder.lines(batch)
+        assert json.loads(piece.between(0, 1)) == {name: n for n, name in enumerate(names)}
+        assert encoder.keys(batch, "__pz_sent") == ["0"]
+    finally:
+        encoder.close()
 
 
 def test_rows_come_in_order_and_in_pieces_of_any_number() -> None:

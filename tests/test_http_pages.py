@@ -263,6 +263,25 @@ def test_a_page_elsewhere_is_refused_before_a_credential_leaves(kind: str) -> No
         assert not other.requests()
 
 
+def test_a_path_with_letters_beyond_ascii_is_asked_for_below_a_base_that_has_some() -> None:
+    with Api() as api:
+        api.route("GET", "/*", lambda asked: Reply.json([{"id": 1}]))
+        assert ids(read(api, {"path": "/\u00fc x"}, ID, connection_options={"base_url": f"{api.url}/a%2Fb/%20c"})) == [
+            1
+        ]
+        assert api.requests()[0].target == "/a%2Fb/%20c/%C3%BC%20x"
+
+
+def test_a_next_url_that_differs_in_its_fragment_alone_is_no_advance() -> None:
+    """Empty pages have nothing else to be known by."""
+    number = iter(range(10_000))
+    with Api() as api:
+        api.route("GET", "/items", lambda asked: Reply.json({"r": [], "n": f"/items#{next(number)}"}))
+        options = {"items": "/r", "pagination": {"strategy": "next_url", "pointer": "/n"}}
+        assert "does not advance" in refused(api, options).message
+        assert len(api.requests()) == 1
+
+
 def test_redirects_are_followed_within_the_origin_up_to_five() -> None:
     with Api() as api:
         for n in range(6):

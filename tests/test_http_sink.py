@@ -140,6 +140,20 @@ def test_lines_and_envelopes_hold_the_same_rows() -> None:
         assert enveloped.json() == {"records": [{"id": n, "name": f"n{n}"} for n in range(3)]}
 
 
+def test_a_path_is_percent_encoded_where_that_is_needed_and_a_content_type_may_be_declared() -> None:
+    options = {
+        "path": "/\u00fc b/%2F?a[b]=\u00e9&c=d e",
+        "query": {"x": "1&2"},
+        "headers": {"content-type": "application/x-own"},
+    }
+    with Api() as api:
+        api.route("POST", "/*", lambda asked: Reply(200))
+        send(api, output(options=options), batch(0, 1))
+        (asked,) = api.requests()
+        assert asked.target == "/%C3%BC%20b/%2F?a%5Bb%5D=%C3%A9&c=d%20e&x=1%262"
+        assert asked.headers["content-type"] == "application/x-own"
+
+
 def test_values_are_spelled_as_json_files_spell_them() -> None:
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'; SET arrow_lossless_conversion = true")
@@ -454,6 +468,13 @@ def faults(wanted: OutputSpec) -> str:
         (output(options={"path": "rows"}), "path begins with /"),
         (output(options={"path": "/a/../b"}), "cannot hold the segments"),
         (output(options={"path": "/a/{id}"}), "no placeholder but {key}"),
+        (output(options={"path": "/a#b"}), "path cannot hold #"),
+        (output(options={"headers": {"Content-Length": 5}}), "is set by the connector"),
+        (output(options={"headers": {"a b": "x"}}), "is no header name"),
+        (output(options={"idempotency_header": "a b"}), "is no header name"),
+        (output(options={"idempotency_header": "Host"}), "is set by the connector"),
+        (output(options={"idempotency_header": "Content-Type"}), "says something else already"),
+        (output(options={"idempotency_header": "x-k", "headers": {"X-K": "1"}}), "says something else already"),
         (output(MERGE, {"path": "/x"}), "needs {key} in path, or batch: true"),
         (output(MERGE, keys=("id", "name")), "exactly one key"),
         (output(MERGE, {"rows_per_request": 5}), "rows_per_request goes with chunks"),

@@ -56,6 +56,14 @@ def test_a_server_that_drips_is_given_up(kind: str) -> None:
             read(api, {}, ID, gate=CountingGate(1), connection_options=options)
 
 
+@pytest.mark.parametrize("headers", [{"a b": "x"}, {"Content-Length": "abc"}, {"X": "y" * 200_000}])
+def test_what_is_no_http_is_told_as_such(headers: dict[str, str]) -> None:
+    with Api() as api:
+        api.on("GET", "/items", Reply(200, headers, b"[]", framing="close"))
+        with pytest.raises(TransientError, match="the answer is not valid HTTP"):
+            read(api, {}, ID, gate=CountingGate(1))
+
+
 def test_endless_interim_answers_are_no_answer() -> None:
     with Api() as api:
         api.on("GET", "/items", Reply(103, {}, b"HTTP/1.1 103 More\r\n\r\n" * 9_000, framing="close", drip=0.005))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pz.connectors.http.headers import is_value, name_fault
 from pz.connectors.http.redaction import Redactor
 from pz.errors import Code, PermanentError
 
@@ -69,6 +70,11 @@ def auth_faults(options: Mapping[str, Any]) -> list[str]:
     faults += [f"auth: {kind} has no {name}" for name in sorted(given - needed - further)]
     if kind == "api_key" and len(given & {"header", "param"}) != 1:
         faults.append("auth: api_key needs exactly one of header and param")
+    if "header" in given:
+        fault = name_fault(str(options["header"]))
+        faults += [] if fault is None else [f"auth: {fault}"]
+    in_header = [name for name in ("token", "key") if name in given and "param" not in given]
+    faults += [f"auth: {name} must be printable ASCII" for name in in_header if not is_value(str(options[name]))]
     if kind == "basic" and ":" in str(options.get("user", "")):
         faults.append("auth: a basic user cannot hold a colon")
     return faults

@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pz.connectors.contract import Bound, DatasetSpec
-from pz.connectors.http.settings import spelled
+from pz.connectors.http.headers import spelled
 from pz.cursors import CursorType
 from pz.errors import Code, PermanentError
 

@@ -28,7 +28,11 @@ __all__ = [
 
 _GZIP = 16 + zlib.MAX_WBITS
 _STEP = 1024 * 1024
-_LONGEST_CODING = 16
+_PYTHONS_OWN = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
+"""Codecs of text that no server means by a charset: they would change what stands there."""
+
+_FOREIGN = frozenset({"br", "zstd", "compress", "dcb", "dcz"})
+"""Codings that a message may name; anything else is what a server made up, perhaps from what it was sent."""
 _UTF8 = frozenset({"utf-8", "ascii"})
 
 
@@ -59,7 +63,7 @@ def encodings_of(headers: Mapping[str, str]) -> list[str]:
     codings = [part for part in named if part and part != "identity"]
     unknown = [coding for coding in codings if coding not in _DECODERS]
     if unknown:
-        told = unknown[0] if unknown[0].isalnum() and len(unknown[0]) <= _LONGEST_CODING else "something else"
+        told = unknown[0] if unknown[0] in _FOREIGN else "something else"
         raise PermanentError(
             f"the response is encoded as {told}; only gzip and deflate were asked for",
             code=Code.PZ0765,
@@ -83,6 +87,8 @@ def charset_of(headers: Mapping[str, str]) -> str | None:
             try:
                 known = codecs.lookup(found).name
                 "".encode(known)  # base64 and its like are codecs, but of no text
+                if known in _PYTHONS_OWN:
+                    raise LookupError
             except (LookupError, ValueError):
                 raise PermanentError(
                     "the charset of the response is not known",

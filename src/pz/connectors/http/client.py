@@ -19,6 +19,7 @@ from pz.connectors.http import bodies
 from pz.connectors.http.auth import Auth, TokenRequest
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.faults import network_errors, status_error
+from pz.connectors.http.headers import lowered
 from pz.connectors.http.origins import joined
 from pz.connectors.http.redaction import Redactor, without_values
 from pz.connectors.http.settings import Settings
@@ -135,14 +136,17 @@ class Client:
             TransientError: network, timeouts, transient statuses, cut bodies (after the gate's retries).
             PermanentError: all else.
         """
-        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool)), cancel)
+        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool, cancel)), cancel)
 
-    def _once(self, request: Request, spool: Path | None) -> Answer:
-        headers = self._auth.headers(self._fetch_token)
+    def _once(self, request: Request, spool: Path | None, cancel: CancelToken | None) -> Answer:
+        def token(asked: TokenRequest) -> Mapping[str, Any]:
+            return self._fetch_token(asked, cancel)
+
+        headers = self._auth.headers(token)
         answer = self._follow(request, headers, spool, may_renew=self._auth.renewable)
         if answer is None:  # the API refused the token: it expired early or was revoked
             self._auth.forget(headers)
-            answer = self._follow(request, self._auth.headers(self._fetch_token), spool, may_renew=False)
+            answer = self._follow(request, self._auth.headers(token), spool, may_renew=False)
         assert answer is not None
         return answer
 
@@ -160,7 +164,7 @@ class Client:
         self, request: Request, auth: Mapping[str, str], spool: Path | None, *, may_renew: bool
     ) -> Answer | Request | None:
         self.settings.origins.require(request.url, request.subject)
-        headers = {**_USUAL, **_lower(self.settings.headers), **_lower(request.headers), **_lower(auth)}
+        headers = {**_USUAL, **lowered(self.settings.headers), **lowered(request.headers), **lowered(auth)}
         url = self._with_key(request.url)
         with (
             network_errors(request.subject),
@@ -238,16 +242,16 @@ class Client:
         if budget is not None:
             self._gate.report_budget(budget.remaining, budget.reset_seconds)
 
-    def _fetch_token(self, request: TokenRequest) -> Mapping[str, Any]:
+    def _fetch_token(self, request: TokenRequest, cancel: CancelToken | None) -> Mapping[str, Any]:
         """Ask for an access token, as a gated call of its own. Redirects are not followed: the secret stays here."""
-        return self.gated("get an access token", True, lambda: self._token_once(request))
+        return self.gated("get an access token", True, lambda: self._token_once(request), cancel)
 
     def _token_once(self, request: TokenRequest) -> Mapping[str, Any]:
         import httpx
 
         subject = f"connection '{self.settings.name}': token endpoint"
         form = urlencode(request.form).encode()
-        headers = {**_USUAL, **_lower(request.headers), "content-type": "application/x-www-form-urlencoded"}
+        headers = {**_USUAL, **lowered(request.headers), "content-type": "application/x-www-form-urlencoded"}
         with network_errors(subject), self._wire.exchange("POST", httpx.URL(request.url), headers, form) as response:
             if response.status != 200:
                 failure = status_error(subject, response.status, response.headers, "")
@@ -272,11 +276,6 @@ class Client:
         """A URL fit to be kept: the parameter that carries the key is taken out."""
         name = self.settings.auth.param
         return url if name is None or name not in url.params else url.copy_remove_param(name)
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """The same headers under names that can be compared."""
-    return {name.lower(): value for name, value in headers.items()}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec
 from pz.connectors.http.client import Client, Request
+from pz.connectors.http.paths import below
 from pz.connectors.http.reading_options import DATASET_SCHEMA
 from pz.connectors.http.settings import CONNECTION_SCHEMA, Settings, connection_faults
 from pz.connectors.http.sink import OUTPUT_SCHEMA, HttpSink
@@ -60,8 +61,11 @@ class Http:
             client = Client(settings, settings.redactor())
             try:
                 path = (settings.check_path or "").removeprefix("/")
-                url = settings.base.copy_with(raw_path=f"{settings.base.path}{path}".encode())
-                request = Request(url, f"GET {connection.name}:/{path.partition('?')[0]}", label="check the connection")
+                request = Request(
+                    below(settings.base, path),
+                    f"GET {connection.name}:/{path.partition('?')[0]}",
+                    label="check the connection",
+                )
                 client.fetch(request, None, lambda answer: answer.status)
             finally:
                 client.close()

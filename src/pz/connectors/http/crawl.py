@@ -21,16 +21,17 @@ from pz.connectors.http.bindings import Bindings
 from pz.connectors.http.bodies import Framing
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.faults import Refused
+from pz.connectors.http.headers import lowered, spelled
 from pz.connectors.http.origins import joined, parse_url
 from pz.connectors.http.pagination import CEILING, MISSING, Position
+from pz.connectors.http.paths import below
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.selection import Document, parts_of, shallow
-from pz.connectors.http.settings import spelled
 from pz.connectors.http.waits import retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
 __all__ = ["Crawl", "FetchedPage"]
 
@@ -266,7 +267,7 @@ class Crawl:
 
     def _request(self, position: Position) -> Request:
         options = self._options
-        headers = {"Accept": _accept(options.format), **options.headers}
+        headers = {"accept": _accept(options.format), **lowered(options.headers)}
         if position.url is not None:
             url = parse_url(position.url)
             assert url is not None
@@ -278,14 +279,14 @@ class Crawl:
             query += [(name, spelled(value)) for name, value in parameters.items()]
         query += self.token
         path = self._bindings.path(options.path, self._subject)
-        url = _below(self._client.settings.base, path, query)
+        url = below(self._client.settings.base, path, query)
         if options.body is None:
             return self._shaped(Request(url, self._subject, options.method, headers))
         body = self._bindings.fill(options.body)
         if options.paging.in_body and isinstance(body, dict):
             body = {**body, **parameters}
         content, kind = _encoded(body, form=options.form)
-        return self._shaped(Request(url, self._subject, options.method, {**headers, "Content-Type": kind}, content))
+        return self._shaped(Request(url, self._subject, options.method, {"content-type": kind, **headers}, content))
 
     def _shaped(self, request: Request) -> Request:
         return replace(request, layers=self._options.layers, whole=self._options.whole, label="fetch a page")
@@ -341,13 +342,6 @@ def _accept(format_: BodyFormat) -> str:
         BodyFormat.CSV: "text/csv",
     }
     return f"{wanted[format_]}, */*;q=0.5"
-
-
-def _below(base: httpx.URL, path: str, query: list[tuple[str, str]]) -> httpx.URL:
-    """The URL of a path below the base; a query inside the path stays."""
-    own, _, inside = path.partition("?")
-    text = "&".join(part for part in (inside, urlencode(query)) if part)
-    return base.copy_with(raw_path=f"{base.path}{own.removeprefix('/')}{f'?{text}' if text else ''}".encode())
 
 
 def _encoded(body: object, *, form: bool) -> tuple[bytes, str]:

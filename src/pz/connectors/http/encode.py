@@ -59,12 +59,10 @@ class RowEncoder:
         self._connection = open_scratch(threads=1)  # more would take the processor from whoever sends
         self._connection.execute("SET arrow_large_buffer_size = true")  # rows of a piece may be longer than 2 GiB
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
-        rows = ", ".join(f"{writing(Format.JSON, name, type_)} AS {quote(name)}" for name, type_ in types)
+        cells = ", ".join(f"{quote(name)} := {writing(Format.JSON, name, type_)}" for name, type_ in types)
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)
-        self._spelling = (
-            "SELECT CAST(to_json(__pz_row) AS VARCHAR) || chr(10) "
-            f"FROM (SELECT {rows} FROM (SELECT {self._casts} FROM {_BATCH})) __pz_row"
-        )
+        line = f"CAST(to_json(struct_pack({cells})) AS VARCHAR) || chr(10)"
+        self._spelling = f"SELECT {line} FROM (SELECT {self._casts} FROM {_BATCH})"
 
     def lines(self, batch: pa.RecordBatch) -> Generator[Lines, None, None]:
         """The rows of a batch in order and in pieces; the next piece is spelled while the present one is sent."""

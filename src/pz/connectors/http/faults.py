@@ -91,7 +91,9 @@ def network_errors(subject: str) -> Iterator[None]:
     except httpcore.TimeoutException as error:
         raise NoAnswer(f"{subject}: no answer in time", code=Code.PZ0762) from error
     except httpcore.RemoteProtocolError as error:
-        raise NoAnswer(f"{subject}: the connection broke before the answer was whole", code=Code.PZ0762) from error
+        broke = "disconnected" in str(error) or "closed connection" in str(error)
+        words = "the connection broke before the answer was whole" if broke else "the answer is not valid HTTP"
+        raise NoAnswer(f"{subject}: {words}", code=Code.PZ0762) from error
     except (httpcore.NetworkError, OSError) as error:
         if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
             raise  # the disk, not the network

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Origins", "joined", "parse_url"]
 
 _PORTS = {"http": 80, "https": 443}
+_PORTS_END = 65_536
 
 
 def parse_url(text: str) -> httpx.URL | None:
@@ -27,17 +28,27 @@ def parse_url(text: str) -> httpx.URL | None:
         url = httpx.URL(text)
     except (httpx.InvalidURL, ValueError, TypeError):
         return None
-    if url.scheme not in _PORTS or not url.host or url.userinfo:
+    if url.scheme not in _PORTS or url.userinfo or not _is_host(url.host):
         return None
-    return url
+    return url if url.port is None or 0 < url.port < _PORTS_END else None
+
+
+def _is_host(text: str) -> bool:
+    try:
+        return bool(text) and "%" not in text and bool(text.encode("idna"))
+    except UnicodeError:  # an empty label, one of more than 63 characters
+        return False
 
 
 def joined(base: httpx.URL, reference: str) -> httpx.URL | None:
-    """A reference as an absolute URL, seen from another; None unless it is a http or https URL without credentials."""
+    """A reference as an absolute URL, seen from another; None unless it is a http or https URL without credentials.
+
+    Without its fragment: servers get none, and two URLs that differ in it alone are one.
+    """
     import httpx
 
     try:
-        return parse_url(str(base.join(reference)))
+        return parse_url(str(base.join(reference).copy_with(fragment=None)))
     except (httpx.InvalidURL, ValueError):
         return None
 

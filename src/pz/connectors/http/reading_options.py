@@ -9,9 +9,10 @@ from typing import Any
 
 from pz.connectors.contract import DatasetSpec
 from pz.connectors.http.bindings import binding_faults, format_faults
+from pz.connectors.http.headers import header_faults, spelled
 from pz.connectors.http.pagination import PAGINATION_SCHEMA, Paging, paging_faults
+from pz.connectors.http.paths import path_faults
 from pz.connectors.http.selection import Selector, selector_faults
-from pz.connectors.http.settings import spelled
 from pz.cursors import CursorType
 from pz.errors import Code, PermanentError
 
@@ -207,10 +208,8 @@ class ReadOptions:
 def dataset_faults(dataset: DatasetSpec) -> Iterator[str]:
     """Everything that a schema does not see; offline."""
     options = dataset.options
-    if not str(options.get("path", "")).startswith("/"):
-        yield "path begins with /"
-    if any(part in {".", ".."} for part in str(options.get("path", "")).split("/")):
-        yield "path cannot hold the segments . and .."
+    yield from path_faults("path", str(options.get("path", "")))
+    yield from header_faults(options.get("headers"))
     yield from _request_faults(options)
     yield from paging_faults(options)
     yield from selector_faults(options)

@@ -238,7 +238,7 @@ def typed_array(values: Sequence[Any], type_: DuckType, arrow: pa.DataType, subj
     try:
         if type_.kind in {"date", "timestamp", "timestamp with time zone"}:
             return _moments(pa.array(values, pa.string()), type_, arrow, subject)
-        return pa.array(values, arrow)
+        return _finite(pa.array(values, arrow))
     except (pa.ArrowException, OverflowError, ValueError, TypeError, UnicodeError, ArithmeticError) as error:
         number = next((n for n, value in enumerate(values, start + 1) if not _fits(value, type_, arrow)), None)
         place = "" if number is None else f", record {number} of its batch"
@@ -256,10 +256,20 @@ def _fits(value: Any, type_: DuckType, arrow: pa.DataType) -> bool:
         if isinstance(value, str) and type_.kind != "varchar":
             _moments(pa.array([value]), type_, arrow, "")
         else:
-            pa.array([value], arrow)
+            _finite(pa.array([value], arrow))
     except (pa.ArrowException, OverflowError, ValueError, TypeError, ArithmeticError, PermanentError):
         return False
     return True
+
+
+def _finite(numbers: pa.Array) -> pa.Array:
+    """The same array. Raises ValueError where a number is beyond the range of FLOAT: json knows no infinity."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_float32(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
+        raise ValueError("beyond the range")
+    return numbers
 
 
 def _moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
@@ -285,6 +295,7 @@ def _usual_moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType) -> pa.A
 def _any_moments(texts: pa.Array, type_: DuckType, arrow: pa.DataType, subject: str) -> pa.Array:
     import pyarrow.compute as pc
 
+    texts = pc.utf8_upper(texts)  # RFC 3339, 5.6: t and z may be small
     timed = pc.match_substring_regex(texts, _TIMED)
     zoned = pc.and_(timed, pc.match_substring_regex(texts, _ZONE))
     if type_.kind == "timestamp":

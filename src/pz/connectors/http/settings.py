@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import ConnectionSpec
 from pz.connectors.http.auth import AUTH_SCHEMA, AuthSettings, auth_faults
+from pz.connectors.http.headers import header_faults, spelled
 from pz.connectors.http.origins import Origins, parse_url
+from pz.connectors.http.paths import path_faults
 from pz.connectors.http.redaction import Redactor, leaves
 from pz.connectors.localpath import local_path
 from pz.errors import Code, ConnectorError, PermanentError
@@ -18,7 +20,7 @@ from pz.errors import Code, ConnectorError, PermanentError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["CONNECTION_SCHEMA", "Settings", "connection_faults", "spelled"]
+__all__ = ["CONNECTION_SCHEMA", "Settings", "connection_faults"]
 
 CONNECTION_SCHEMA: Mapping[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -73,16 +75,6 @@ CONNECTION_SCHEMA: Mapping[str, Any] = {
     },
 }
 
-_HEADER_NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
-
-
-def spelled(value: object) -> str:
-    """An option value as text, the way YAML spells it: ``true``, ``1.5``, whatever the locale."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
 
 def connection_faults(options: Mapping[str, Any]) -> list[str]:
     """Faults of a connection's options that a schema does not see, all of them; offline; never raises for bad types."""
@@ -100,6 +92,8 @@ def connection_faults(options: Mapping[str, Any]) -> list[str]:
         if token_url is not None and (not isinstance(token_url, str) or parse_url(token_url) is None):
             faults.append("auth: token_url must be an absolute http or https URL without user and password")
     faults += _header_faults(options.get("headers"), auth)
+    if isinstance(options.get("check_path"), str):
+        faults += path_faults("check_path", f"/{options['check_path'].removeprefix('/')}")
     hosts = options.get("allow_hosts")
     for host in hosts if isinstance(hosts, list) else []:
         if not isinstance(host, str) or "/" in host or ":" in host or parse_url(f"http://{host}") is None:
@@ -112,15 +106,7 @@ def connection_faults(options: Mapping[str, Any]) -> list[str]:
 
 
 def _header_faults(headers: object, auth: object) -> list[str]:
-    faults = []
-    for name, value in (headers if isinstance(headers, Mapping) else {}).items():
-        text = spelled(value)
-        if not str(name) or not set(str(name)) <= _HEADER_NAME:
-            faults.append(f"headers: '{name}' is no header name")
-        elif str(name).lower() in _OURS:
-            faults.append(f"headers: '{name}' is set by the connector")
-        elif not text.isascii() or not (text.isprintable() or not text) or text != text.strip():
-            faults.append(f"headers: the value of '{name}' must be printable ASCII without blanks around it")
+    faults = list(header_faults(headers))
     if isinstance(auth, Mapping) and auth.get("type") in {"bearer", "basic", "oauth2_client_credentials"}:
         named = {str(name).lower() for name in (headers if isinstance(headers, Mapping) else {})}
         if "authorization" in named:
@@ -163,7 +149,7 @@ class Settings:
             raise PermanentError(f"connection '{spec.name}': {'; '.join(faults)}", code=Code.PZ0760)
         base = parse_url(str(options["base_url"]))
         assert base is not None
-        base = base.copy_with(path=base.path.rstrip("/") + "/")
+        base = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + b"/")
         hosts = frozenset(str(host).lower() for host in options.get("allow_hosts", []))
         return cls(
             name=spec.name,

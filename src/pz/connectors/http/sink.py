@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from pz.connectors.contract import (
     AbortSemantics,
@@ -30,6 +30,8 @@ from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.encode import RowEncoder
 from pz.connectors.http.fates import Refusal, Unclear, refusals, told
 from pz.connectors.http.faults import NoAnswer
+from pz.connectors.http.headers import lowered
+from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.writing_options import KEY, OUTPUT_SCHEMA, WriteOptions
 from pz.durable import Step, step
@@ -211,13 +213,8 @@ class HttpSession(ABC):
         return self._client.fetch(request, None, lambda answer: answer, idempotent=idempotent)
 
     def _url(self, path: str, key: str | None = None) -> httpx.URL:
-        own, _, inside = path.partition("?")
-        text = "&".join(part for part in (inside, urlencode(self._options.query)) if part)
-        filled = f"{own.removeprefix('/')}{f'?{text}' if text else ''}"
-        if key is not None:
-            filled = filled.replace(KEY, quote(key, safe=""))
-        base = self._client.settings.base
-        return base.copy_with(raw_path=f"{base.path}{filled}".encode())
+        filled = path if key is None else path.replace(KEY, quote(key, safe=""))
+        return below(self._client.settings.base, filled, self._options.query)
 
 
 class ChunkedSession(HttpSession):
@@ -259,7 +256,8 @@ class ChunkedSession(HttpSession):
     def _send_chunk(self, chunk: Chunk) -> None:
         options = self._options
         body = chunk.body(ndjson=options.ndjson, envelope=options.envelope)
-        headers = {**options.headers, "Content-Type": "application/x-ndjson" if options.ndjson else "application/json"}
+        kind = "application/x-ndjson" if options.ndjson else "application/json"
+        headers = {"content-type": kind, **lowered(options.headers)}
         if options.idempotency_header is not None:
             headers[options.idempotency_header] = idempotency_key(self._output, chunk, body)
         request = Request(
@@ -335,7 +333,7 @@ class KeyedSession(HttpSession):
             self._url(options.path, key),
             self._subject,
             options.method,
-            {**options.headers, "Content-Type": "application/json"},
+            {"content-type": "application/json", **lowered(options.headers)},
             body,
             needs_body=False,
             label="send a row",

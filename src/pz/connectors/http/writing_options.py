@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pz.connectors.contract import OnDelete, OutputSpec, WriteStrategy
-from pz.connectors.http.settings import spelled
+from pz.connectors.http.headers import header_faults, name_fault, spelled
+from pz.connectors.http.paths import path_faults
 from pz.errors import Code, PermanentError
 
 __all__ = ["KEY", "OUTPUT_SCHEMA", "PartialSuccess", "WriteOptions", "output_faults"]
@@ -175,16 +176,27 @@ def output_faults(output: OutputSpec) -> Iterator[str]:
     if "envelope" in options and options.get("body_format") == "ndjson":
         yield "envelope goes with json_array"
     yield from _delete_faults(output)
+    yield from header_faults(options.get("headers"))
+    yield from _idempotency_faults(options)
     block = options.get("partial")
     if isinstance(block, Mapping) and sum(name in block for name in ("status", "ok", "error")) != 1:
         yield "partial needs exactly one of status, ok and error"
 
 
+def _idempotency_faults(options: Mapping[str, Any]) -> Iterator[str]:
+    name = options.get("idempotency_header")
+    if name is None:
+        return
+    fault = name_fault(str(name))
+    if fault is not None:
+        yield f"idempotency_header: {fault}"
+    others = {"content-type", "authorization", *(str(other).lower() for other in options.get("headers", {}))}
+    if str(name).lower() in others:
+        yield f"idempotency_header: '{name}' says something else already"
+
+
 def _path_faults(name: str, path: str) -> Iterator[str]:
-    if not path.startswith("/"):
-        yield f"{name} begins with /"
-    if any(part in {".", ".."} for part in path.split("/")):
-        yield f"{name} cannot hold the segments . and .."
+    yield from path_faults(name, path)
     if "{" in path.replace(KEY, "") or "}" in path.replace(KEY, ""):
         yield f"{name} knows no placeholder but {{key}}"
 
