@@ -62,6 +62,7 @@ class Relation:
     def __init__(self, sql: str) -> None:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET arrow_lossless_conversion = true")
             connection.execute(f"CREATE TABLE t AS {sql}")
             described = connection.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall()
             self.columns = tuple(Column(name, kind) for name, kind in described)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ import pz
 from postgres_proxy import Link, Proxy, Verdict, commits_a_load
 from postgres_server import Database
 from postgres_support import APPEND, dataset, output, rows_of, sink_of, source_of
-from pz.connectors.contract import CancelToken, Column, CopyingSession, NotCopied, OutputSpec
+from pz.connectors.contract import CancelToken, Column, CopyBlock, CopyingSession, NotCopied, OutputSpec
 from pz.connectors.postgres.sink import PostgresSink
 from pz.durable import Step
 from pz.engine.context import NodeContext
+from pz.engine.nodes import copy_through
 from pz.plan.model import Way
 from pz.staging.session import StagingSession
 from pz.testing.faults import run_fresh
@@ -391,3 +393,22 @@ def test_an_error_in_the_source_is_told_without_its_values(tmp_path: Path, items
     message = str(errors(run(chain(tmp_path, items, entities=entities))))
     assert "22012" in message
     assert items.rows("SELECT to_regclass('copy')") == [(None,)]
+
+
+def test_a_source_that_does_not_let_go_of_its_stream_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_through, "LET_GO", 0.05)
+    released, ended = Event(), Event()
+
+    def deaf() -> Iterator[CopyBlock]:
+        yield CopyBlock(b"x", 1)
+        released.wait()
+        ended.set()
+
+    stop = CancelToken()
+    ahead = copy_through._Ahead(deaf(), stop)
+    assert next(iter(ahead)).rows == 1
+    ahead.close()
+    assert stop.cancelled
+    assert not ended.is_set()
+    released.set()
+    assert ended.wait(60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -28,7 +29,7 @@ pytestmark = [
 ]
 
 
-def scanned(database: Database, **fields: object) -> pa.Table:
+def scanned(database: Database, **fields: Any) -> pa.Table:
     """A table read by the scanner, which must offer a fragment for it."""
     source = source_of(database)
     try:
@@ -152,7 +153,7 @@ def test_a_wait_for_the_server_is_ended_by_the_fragment_itself(database: Databas
     found = source.live_scan(dataset(), ReadHints())
     assert found is not None
     assert found.interrupt is not None
-    raised: list[BaseException] = []
+    raised: list[Exception] = []
 
     def wait() -> None:
         try:

@@ -16,7 +16,7 @@ import pytest
 from capture_support import captured, differences, replica, slot, token
 from postgres_server import Database
 from pz.connectors.postgres.slots import take_turn
-from pz.errors import ProjectError
+from pz.errors import Code, ProjectError
 from running import errors, project, run
 
 BIG = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 400))"
@@ -600,6 +600,8 @@ def test_datasets_share_a_slot_only_where_each_says_so(
         opened.plan()
     assert all(f"'{name}.{entity}'" in str(found.value) for name, entity in pairs)
     assert "slot:" in str(found.value)
+    assert [problem.code for problem in opened.validate()] == [Code.PZ0750]
+    opened.compile()  # which opens no connection, and so knows no slots
 
 
 def test_a_query_or_ranges_are_refused_for_a_captured_table(tmp_path: Path, database: Database) -> None:

@@ -78,13 +78,63 @@ def check_options(
     if claimed:
         message = f"connector '{connector.name}' claims engine-owned {side} options: {', '.join(claimed)}"
         return (Problem(Code.PZ0345, message, file, line),)
+    given = coerce_options(schema, options)
+    if plainly_fits(schema, given):
+        return ()
     from jsonschema import Draft202012Validator
 
     found: dict[tuple[str, str], Problem] = {}
-    for error in Draft202012Validator(dict(schema)).iter_errors(dict(coerce_options(schema, options))):
+    for error in Draft202012Validator(dict(schema)).iter_errors(dict(given)):
         for message, hint in _explain(error, schema):
             found[message, hint] = Problem(Code.PZ0301, f"{subject}: {message}", file, line, hint)
     return tuple(found[key] for key in sorted(found))
+
+
+def plainly_fits(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value fulfils a schema of the plainest words. False says nothing: then `jsonschema` is asked.
+
+    Its import takes as long as all other work on the options of a project, and most options have no fault.
+    """
+    return all(key in _PLAIN and _PLAIN[key](wanted, value, schema) for key, wanted in schema.items())
+
+
+def _is_of(wanted: Any, value: Any) -> bool:
+    names = [wanted] if isinstance(wanted, str) else wanted
+    if isinstance(value, bool):
+        return "boolean" in names
+    return any(isinstance(value, _TYPES.get(name, ())) for name in names)
+
+
+def _fits_properties(wanted: Mapping[str, Any], value: Any, schema: Mapping[str, Any]) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    known = all(isinstance(name, str) and name in wanted for name in value)
+    return known and all(plainly_fits(wanted[name], held) for name, held in value.items())
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "object": (dict,),
+    "array": (list,),
+}
+_PLAIN: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
+    "$schema": lambda wanted, value, schema: True,
+    "description": lambda wanted, value, schema: True,
+    "type": lambda wanted, value, schema: _is_of(wanted, value),
+    "enum": lambda wanted, value, schema: isinstance(value, str) and value in wanted,
+    "minLength": lambda wanted, value, schema: isinstance(value, str) and len(value) >= wanted,
+    "minimum": lambda wanted, value, schema: _is_of("number", value) and value >= wanted,
+    "maximum": lambda wanted, value, schema: _is_of("number", value) and value <= wanted,
+    "required": lambda wanted, value, schema: isinstance(value, Mapping) and all(name in value for name in wanted),
+    "properties": _fits_properties,
+    "additionalProperties": lambda wanted, value, schema: not value or "properties" in schema,
+    "items": lambda wanted, value, schema: (
+        isinstance(value, list) and all(plainly_fits(wanted, held) for held in value)
+    ),
+}
+"""Words that are known here, each at most as mild as in JSON Schema. A mapping holds no key that `properties` does not name."""
 
 
 def check_schemas(connector: Connector) -> tuple[Problem, ...]:

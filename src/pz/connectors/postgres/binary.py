@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.postgres.catalog import PgType
-from pz.connectors.postgres.encode import WriteColumn, ordinary
+from pz.connectors.postgres.encode import FEW, WriteColumn, ordinary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,9 @@ class BinaryEncoder:
         arrays = []
         for field in self._schema:
             array = batch.column(field.name)
-            if kinds.is_integer(field.type) and kinds.is_signed_integer(array.type):
+            if isinstance(array, pa.ExtensionArray) and field.type == pa.bool_():
+                array = _booleans(array)  # a byte each, where Arrow's own would be a bit
+            elif array.type != field.type and kinds.is_integer(field.type) and kinds.is_signed_integer(array.type):
                 array = array.cast(field.type)
             moment = kinds.is_date(field.type) or kinds.is_timestamp(field.type)
             if array.type != field.type or (moment and not ordinary(array)):
@@ -87,6 +89,16 @@ class BinaryEncoder:
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield self._rows.write_batch(batch.slice(start, ROWS_AT_ONCE))
+
+
+def _booleans(array: pa.ExtensionArray) -> pa.Array:
+    import pyarrow as pa
+
+    if array.type.extension_name != "arrow.bool8":
+        return array
+    if len(array) <= FEW:
+        return pa.array([None if value is None else bool(value) for value in array.storage.to_pylist()], pa.bool_())
+    return array.storage.cast(pa.bool_())
 
 
 def _arrow(kind: str, target: PgType) -> pa.DataType | None:

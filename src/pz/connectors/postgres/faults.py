@@ -7,6 +7,7 @@ only the SQLSTATE and the names of the objects are published.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,12 +44,20 @@ _NAMES = {
 def translated(subject: str) -> Iterator[None]:
     """Raise what the drivers raise as Transient- or PermanentError; ``subject`` starts the message."""
     import psycopg
-    from adbc_driver_manager import Error as AdbcError
 
     try:
         yield
-    except (psycopg.Error, AdbcError) as failure:
+    except psycopg.Error as failure:
         raise translate(failure, subject) from failure
+    except Exception as failure:  # of the other driver, which is imported by the reads that need it
+        if not _of_adbc(failure):
+            raise
+        raise translate(failure, subject) from failure
+
+
+def _of_adbc(failure: Exception) -> bool:
+    manager = sys.modules.get("adbc_driver_manager")
+    return manager is not None and isinstance(failure, manager.Error)
 
 
 _SLOT_STATES = {

@@ -43,6 +43,8 @@ __all__ = ["run_through"]
 
 DEPTH = 8
 POLL = 0.1
+LET_GO = 30.0
+"""Seconds for a source to let go of a stream that is over. One whose server is silent is left behind, in a daemon thread."""
 SHAPE, BATCHES = "__pz_shape", "__pz_batches"
 
 
@@ -187,9 +189,9 @@ class _Ahead:
             yield item
 
     def close(self) -> None:
-        """Stop reading; returns when the source has let go."""
+        """Stop reading; returns when the source has let go, or has had the time for it."""
         self._stop.cancel()
-        self._thread.join()
+        self._thread.join(LET_GO)
 
     def _read(self) -> None:
         try:
