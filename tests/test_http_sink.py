@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,18 @@ import pytest
 
 from http_server import Api, Asked, Reply
 from http_support import SECRET, CountingGate, connection
-from pz.connectors.contract import Column, ConfirmingSession, OnDelete, OutputSpec, WriteResult, WriteStrategy
+from pz.connectors.contract import (
+    CancelToken,
+    Column,
+    ConfirmingSession,
+    OnDelete,
+    OutputSpec,
+    WriteResult,
+    WriteStrategy,
+)
 from pz.connectors.http.connector import Http
 from pz.connectors.http.sink import HttpSession, HttpSink
-from pz.errors import Code, ConnectorError, OutcomeUnknown, PermanentError, TransientError
+from pz.errors import Cancelled, Code, ConnectorError, OutcomeUnknown, PermanentError, TransientError
 
 APPEND, MERGE, REPLACE = WriteStrategy.APPEND, WriteStrategy.MERGE, WriteStrategy.REPLACE
 COLUMNS = (Column("id", "BIGINT"), Column("name", "VARCHAR"))
@@ -506,4 +516,55 @@ def test_an_answer_without_end_behind_the_status_of_a_success_does_not_hold_up_t
         session = sink(api, timeout_seconds=0.3).begin_write(output(), SCHEMA)
         session.write_batch(batch(0, 3))
         assert session.commit().rows == 3
+        session.close()
+
+
+@pytest.mark.parametrize("kind", ["merge", "append with a key", "deletes"])
+def test_a_cancelled_delivery_that_can_be_repeated_does_not_wait_for_a_silent_server(kind: str) -> None:
+    keyed = {"rows_per_request": 2, "idempotency_header": "X-Key"}
+    wanted = output(options=keyed) if kind == "append with a key" else output(MERGE, {"delete_path": "/rows/{key}"})
+    with Api() as api:
+        for method in ("POST", "PUT", "DELETE"):
+            api.route(method, "/*", lambda asked: Reply(200, delay=3600 if len(api.requests()) == 2 else 0))
+        opened, cancel, ledger = sink(api), CancelToken(), Ledger()
+        opened.use_cancel(cancel)
+        session = opened.begin_write(wanted, SCHEMA)
+        assert isinstance(session, HttpSession)
+        session.use_confirm(ledger.confirm)
+        keys = pa.record_batch({"id": [7, 8]}, pa.schema([("id", pa.int64())]))
+        if kind == "deletes":
+            session.write_batch(batch(0, 1))
+
+        def stop() -> None:
+            while len(api.requests()) < 2:
+                time.sleep(0.01)
+            cancel.cancel()
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        with pytest.raises(Cancelled):
+            session.apply_deletes(keys) if kind == "deletes" else session.write_batch(batch(0, 6))
+        thread.join()
+        session.abort()
+        session.close()
+        assert len(api.requests()) == 2
+        assert ledger.rows == {"merge": 0, "append with a key": 2, "deletes": 1}[kind]
+
+
+def test_a_cancelled_append_waits_for_the_answer_that_tells_whether_its_rows_are_there() -> None:
+    with Api() as api:
+        opened, cancel, ledger = sink(api), CancelToken(), Ledger()
+        opened.use_cancel(cancel)
+
+        def answer(asked: Asked) -> Reply:
+            cancel.cancel()
+            return Reply(200, delay=0.3)
+
+        api.route("POST", "/rows", answer)
+        session = opened.begin_write(output(), SCHEMA)
+        assert isinstance(session, HttpSession)
+        session.use_confirm(ledger.confirm)
+        session.write_batch(batch(0, 500))
+        assert ledger.rows == 500
+        session.abort()
         session.close()

@@ -32,6 +32,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
     (one writer)            LocatesOutputs           tells when two outputs are one and the same
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
+    (cancellation)          Cancellable              ends a call that waits for a silent far side
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
 
 Connectors never retry and never sleep: the engine owns retries, pacing and the breaker. They raise `TransientError`,
@@ -64,6 +65,7 @@ __all__ = [
     "Bound",
     "CancelToken",
     "Cancelled",
+    "Cancellable",
     "Capability",
     "CaptureStatus",
     "CapturingSource",
@@ -983,6 +985,18 @@ class SpoolsToDisk(Protocol):
 
     def use_spool(self, directory: Path) -> None:
         """Put them below this directory, which need not exist, and take them away again."""
+        ...
+
+
+@runtime_checkable
+class Cancellable(Protocol):
+    """A sink whose calls may wait for long. Called once, right after opening, wherever there is a run.
+
+    A read hears of it by the token of `Partition.read`.
+    """
+
+    def use_cancel(self, cancel: CancelToken) -> None:
+        """Once it is set, end what waits, by raising `Cancelled`, as far as the outcome stays known."""
         ...
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import (
+    Cancellable,
     CancelToken,
     Capability,
     Gated,
@@ -181,6 +182,8 @@ class NodeContext:
             side.use_database(self._open_cursor)
         if isinstance(side, SpoolsToDisk):
             side.use_spool(self.run.staging.path.parent / "spool")
+        if isinstance(side, Cancellable):
+            side.use_cancel(self.cancel)
         if isinstance(side, LogsMessages):
             side.use_log(lambda message: self.run.log(connection, message))
         if isinstance(side, Gated):

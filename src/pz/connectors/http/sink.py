@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pz.connectors.contract import (
     AbortSemantics,
+    CancelToken,
     NativeCopy,
     OperationGate,
     OutcomeUnknown,
@@ -35,7 +36,7 @@ from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.writing_options import KEY, OUTPUT_SCHEMA, WriteOptions
 from pz.durable import Step, step
-from pz.errors import Code
+from pz.errors import Code, TransientError
 
 if TYPE_CHECKING:
     import httpx
@@ -52,11 +53,12 @@ _CONFIRM_EVERY = 100
 
 
 class HttpSink:
-    """See `Sink`, `Gated`, `ChecksOutputs`."""
+    """See `Sink`, `Gated`, `ChecksOutputs`, `Cancellable`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._gate: OperationGate | None = None
+        self._cancel = CancelToken()
         self._clients: list[Client] = []
 
     @property
@@ -67,6 +69,10 @@ class HttpSink:
     def use_gate(self, gate: OperationGate) -> None:
         """See `Gated`."""
         self._gate = gate
+
+    def use_cancel(self, cancel: CancelToken) -> None:
+        """See `Cancellable`."""
+        self._cancel = cancel
 
     def check_output(self, output: OutputSpec) -> None:
         """See `ChecksOutputs`: every fault of the options at once."""
@@ -85,7 +91,7 @@ class HttpSink:
             client.use_gate(self._gate)
         self._clients.append(client)
         kind = KeyedSession if options.keyed else ChunkedSession
-        return kind(client, output, options)
+        return kind(client, output, options, self._cancel)
 
     def close(self) -> None:
         """See `Sink`."""
@@ -96,12 +102,18 @@ class HttpSink:
 class HttpSession(ABC):
     """What both kinds of session share. See `ConfirmingSession`, `DeleteApplyingSession`."""
 
-    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions) -> None:
+    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions, cancel: CancelToken) -> None:
         assert output.columns is not None
         self._client = client
         self._output = output
         self._options = options
+        self._cancel = cancel
+        self._safe = output.strategy is WriteStrategy.MERGE or options.idempotency_header is not None
+        self._held = ExitStack()
+        if self._safe:  # the answer to an append is waited for: without it nobody knows whether the rows are there
+            self._held.enter_context(client.ended_by(cancel))
         self._encoder = RowEncoder(output.columns)
+        self._held.callback(self._encoder.close)
         self._confirm: Confirm = lambda rows, accepted: None
         self._subject = f"{options.method} {output.connection}:{options.path.partition('?')[0]}"
         self._finished: str | None = None
@@ -196,7 +208,7 @@ class HttpSession(ABC):
         if self._closed:
             raise RuntimeError("close twice: a defect of the caller")
         self._closed = True
-        self._encoder.close()
+        self._held.close()
 
     @abstractmethod
     def _write(self, batch: pa.RecordBatch) -> None:
@@ -210,7 +222,12 @@ class HttpSession(ABC):
 
     def _send(self, request: Request, *, idempotent: bool) -> Answer:
         self._requests += 1
-        return self._client.fetch(request, None, lambda answer: answer, idempotent=idempotent)
+        try:
+            return self._client.fetch(request, None, lambda answer: answer, idempotent=idempotent)
+        except TransientError:
+            if self._safe:
+                self._cancel.raise_if_set()  # it was the cancellation that broke the connection
+            raise
 
     def _url(self, path: str, key: str | None = None) -> httpx.URL:
         filled = path if key is None else path.replace(KEY, quote(key, safe=""))
@@ -220,10 +237,9 @@ class HttpSession(ABC):
 class ChunkedSession(HttpSession):
     """Appends, and merges to an endpoint that upserts lists: rows in chunks."""
 
-    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions) -> None:
-        super().__init__(client, output, options)
+    def __init__(self, client: Client, output: OutputSpec, options: WriteOptions, cancel: CancelToken) -> None:
+        super().__init__(client, output, options, cancel)
         self._chunker: Chunker | None = None
-        self._safe = output.strategy is WriteStrategy.MERGE or options.idempotency_header is not None
         self._told_at = time.monotonic()
         self._target = self._url(options.path)
 
