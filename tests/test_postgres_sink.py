@@ -343,3 +343,60 @@ def test_a_password_with_awkward_characters_works_and_shows_in_no_message(databa
         wrong.probe_output(output("t"))
     assert PASSWORD not in str(refused.value)
     assert isinstance(refused.value, PermanentError)
+
+
+@pytest.mark.parametrize("kind", ["name", '"char"'])
+def test_a_text_that_the_server_would_cut_without_a_word_is_refused(database: Database, kind: str) -> None:
+    database.run(f"CREATE TABLE t (v {kind})")
+    write(sink_of(database), output("t", APPEND), Relation("SELECT 'x' AS v"))
+    with pytest.raises(PermanentError, match="would cut it at") as refused:
+        write(sink_of(database), output("t", APPEND), Relation("SELECT repeat('x', 64) AS v"))
+    assert "xx" not in str(refused.value)
+    assert database.rows("SELECT v::text FROM t") == [("x",)]
+
+
+def test_a_swap_keeps_what_hangs_on_the_table_without_being_part_of_it(database: Database) -> None:
+    database.run(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v text NOT NULL)",
+        "CREATE UNIQUE INDEX by_v ON t (v)",
+        "ALTER TABLE t CLUSTER ON by_v",
+        "ALTER TABLE t REPLICA IDENTITY USING INDEX by_v",
+        "ALTER TABLE t ALTER v SET STATISTICS 500",
+    )
+    kept = """
+        SELECT c.relreplident::text, a.attstattarget, array_agg(format('%s %s %s', i.indexrelid::regclass, indisclustered,
+               indisreplident) ORDER BY 1)::text
+        FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid AND attname = 'v' JOIN pg_index i ON indrelid = c.oid
+        WHERE c.oid = 't'::regclass GROUP BY 1, 2
+    """
+    before = database.rows(kept)
+    out = output("t", REPLACE, options={"replace_method": "swap"})
+    write(sink_of(database), out, Relation("SELECT 1::BIGINT AS id, 'a' AS v"))
+    assert database.rows(kept) == before
+    database.run("ALTER TABLE t REPLICA IDENTITY FULL")
+    write(sink_of(database), out, Relation("SELECT 1::BIGINT AS id, 'a' AS v"))
+    assert database.rows("SELECT relreplident::text FROM pg_class WHERE oid = 't'::regclass") == [("f",)]
+
+
+def test_a_role_that_cannot_reach_all_rows_or_stage_new_ones_is_refused_by_the_probe(database: Database) -> None:
+    database.run(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v text)",
+        "CREATE ROLE narrow LOGIN PASSWORD 'n'",
+        "GRANT ALL ON t TO narrow",
+        "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY late ON t USING (id > 1)",
+    )
+    sink = sink_of(database, user="narrow", password="n")
+    delete = output("t", REPLACE, options={"replace_method": "delete"})
+    try:
+        for out in (delete, output("t", MERGE, keys=("id",), on_delete=OnDelete.DELETE)):
+            with pytest.raises(PermanentError, match="row security"):
+                sink.probe_output(out)
+        sink.probe_output(output("t", MERGE, keys=("id",)))
+        database.run(f"REVOKE TEMPORARY ON DATABASE {database.name} FROM PUBLIC")
+        with pytest.raises(PermanentError, match="temporary tables"):
+            sink.probe_output(output("t", REPLACE))
+    finally:
+        database.run(
+            f"GRANT TEMPORARY ON DATABASE {database.name} TO PUBLIC", "DROP OWNED BY narrow", "DROP ROLE narrow"
+        )

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from postgres_server import Database
 from postgres_support import as_text, dataset, read, source_of
 from pz.connectors.contract import BatchOptions, Bound, CancelToken, Column, ReadHints
+from pz.connectors.postgres.faults import translate
 from pz.connectors.postgres.partitions import KeyRange, PostgresPartition
+from pz.connectors.postgres.relation import plain_query
 from pz.errors import Cancelled, Code, ConnectorError, PermanentError, TransientError
 
 
@@ -397,3 +399,38 @@ def test_views_materialized_views_and_partitioned_tables_are_read(database: Data
     for entity in ("t", "v", "m", "parent"):
         assert ids(read(source, dataset(entity))) == list(range(1, 21))
         assert source.probe(dataset(entity)).columns == (Column("id", "INTEGER"),)
+
+
+@pytest.mark.parametrize(
+    ("query", "plain"),
+    [
+        ("SELECT 1 AS a; -- done", "SELECT 1 AS a"),
+        ("\n SELECT 1 AS a /* ; */ ;;\n-- a\n;", "SELECT 1 AS a"),
+        ("SELECT '-- ;' AS a", "SELECT '-- ;' AS a"),
+        ("SELECT 'it''s; --' AS a;", "SELECT 'it''s; --' AS a"),
+        (r"SELECT E'\'; --' AS a ;", r"SELECT E'\'; --' AS a"),
+        (r"SELECT date'2024-01-01' AS a, '\' AS b;", r"SELECT date'2024-01-01' AS a, '\' AS b"),
+        ('SELECT 1 AS "; --"; --x', 'SELECT 1 AS "; --"'),
+        ("SELECT $$; --$$ AS a; --", "SELECT $$; --$$ AS a"),
+        ("SELECT $x$; $$ --$x$ AS a; --", "SELECT $x$; $$ --$x$ AS a"),
+        ("-- all\nSELECT 1 AS a", "-- all\nSELECT 1 AS a"),
+        ("  ; -- nothing", ""),
+    ],
+)
+def test_the_end_of_a_query_is_found_behind_all_that_looks_like_it(query: str, plain: str) -> None:
+    assert plain_query(query) == plain
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM nowhere", "SELECT 1 AS a; SELECT 2", "DELETE FROM t", ";"])
+def test_a_query_that_the_server_refuses_is_told_with_what_to_correct(database: Database, query: str) -> None:
+    with pytest.raises(PermanentError) as refused:
+        source_of(database).probe(dataset(options={"query": query}))
+    assert refused.value.code is Code.PZ0747
+    assert "query" in str(refused.value.hint)
+
+
+def test_a_refused_read_is_told_in_the_words_of_the_server(database: Database) -> None:
+    failure = RuntimeError(
+        "UNAUTHORIZED: [libpq] Failed to execute query: could not begin COPY: ERROR:  permission denied"
+    )
+    assert translate(failure, "table t").message == "table t: permission denied"

@@ -227,6 +227,32 @@ def ranged(database: Database, rows_: int = 4000) -> dict[str, Any]:
 TO_LAKE = "INSERT INTO {{ sink('lake', 'big', strategy: 'replace') }} SELECT id, note FROM {{ source('pg', 'big') }}"
 
 
+def test_ranges_without_rows_do_not_disturb_a_read_of_some_columns(tmp_path: Path, database: Database) -> None:
+    database.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, name text, big text)",
+        "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (1000, 'z')",
+    )
+    read = {"orders": {"read": {"partition_column": "id", "partitions": 4}}}
+    sql = "INSERT INTO {{ sink('lake', 'orders', strategy: 'replace') }} SELECT name FROM {{ source('pg', 'orders') }}"
+    opened = demo(tmp_path, database.options, sql, entities=read)
+    assert errors(run(opened)) == {}
+    assert rows(tmp_path / "out/orders/*.parquet") == [("a",), ("b",), ("z",)]
+    database.run("TRUNCATE orders")
+    assert errors(run(opened)) == {}
+    assert rows(tmp_path / "out/orders/*.parquet") == []
+
+
+@pytest.mark.parametrize("kind", ["text", "uuid", "money", "float8"])
+def test_a_column_that_is_no_cursor_is_refused_before_anything_is_read(
+    tmp_path: Path, database: Database, kind: str
+) -> None:
+    database.run(f"CREATE TABLE orders (id int, at {kind})")
+    read = {"orders": {"read": {"sync": {"mode": "incremental", "cursor": "at"}}}}
+    sql = "INSERT INTO {{ sink('lake', 'orders', duplicates: 'accept') }} SELECT * FROM {{ source('pg', 'orders') }}"
+    with pytest.raises(ProjectError, match="a cursor is a whole or decimal number"):
+        run(demo(tmp_path, database.options, sql, entities=read))
+
+
 def test_a_partitioned_read_that_broke_is_continued_by_a_retry(
     tmp_path: Path, database: Database, proxy: Proxy
 ) -> None:

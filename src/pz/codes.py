@@ -808,8 +808,8 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0747: CodeInfo(
         "probe, run",
-        "A PostgreSQL table or view to be read does not exist, or is not visible.",
-        "Check schema and name (names are exact), and the privileges of the role.",
+        "A PostgreSQL table or view to be read does not exist or is not visible, or the server refuses a query.",
+        "Check schema and name (names are exact), the privileges of the role, and the text of `query:`.",
     ),
     Code.PZ0748: CodeInfo(
         "run",

@@ -29,6 +29,8 @@ PINNED: Mapping[str, str] = {
     "extra_float_digits": "1",
     "xmloption": "content",
     "standard_conforming_strings": "on",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
     "default_transaction_read_only": "off",
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",

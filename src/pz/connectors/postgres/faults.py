@@ -155,9 +155,16 @@ def _copied_column(diagnosis: object) -> str | None:
     return found.group(1) if found else None
 
 
+# What the drivers put before the words of the server.
+_WRAPPING = re.compile(
+    r"^(connection failed: |[A-Z_]+: (?=\[libpq\]|Failed to )|IO: |INVALID_STATE: |\[libpq\] |Failed to \w+ query: "
+    r"|could not begin COPY: |ERROR:\s+)+"
+)
+
+
 def _first_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return re.sub(r"^(connection failed: |IO: |INVALID_STATE: |\[libpq\] )+", "", lines[0]) if lines else "no message"
+    return _WRAPPING.sub("", lines[0]) if lines else "no message"
 
 
 def _hint(state: str) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pz.connectors.postgres.catalog import PgType
 from pz.connectors.postgres.types import numeric_shape
 
-__all__ = ["CREATED_AS", "created_type", "fits", "widened"]
+__all__ = ["CREATED_AS", "created_type", "fits", "silently_cut", "widened"]
 
 CREATED_AS: Mapping[str, str] = {
     "BOOLEAN": "boolean",
@@ -112,6 +112,12 @@ def fits(kind: str, column: PgType) -> bool:
     if kind.startswith("TIMESTAMP_"):
         kind = "TIMESTAMP"
     return target.name in _EXACT.get(kind, frozenset())
+
+
+def silently_cut(column: PgType) -> int | None:
+    """Bytes behind which the server cuts a text without a word; None for types that keep or refuse it."""
+    storage = column.storage
+    return {"name": 63, "char": 1}.get(storage.name) if storage.schema == "pg_catalog" else None
 
 
 def widened(kind: str, column: PgType) -> str | None:

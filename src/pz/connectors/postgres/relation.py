@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Bound, DatasetSpec, ReadHints
 from pz.connectors.postgres.catalog import Attribute, Name, Table, describe_query, find_table
+from pz.connectors.postgres.faults import translate
 from pz.connectors.postgres.predicate import pushed_predicate
 from pz.connectors.postgres.types import ReadColumn, read_columns
 from pz.errors import Code, PermanentError
@@ -113,7 +114,7 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
         source, attributes = name.quoted, table.columns
     else:
         subject, plain = f"the query of '{dataset.entity}'", plain_query(str(query))
-        source, attributes = f"(\n{plain}\n) AS q", describe_query(connection, plain)
+        source, attributes = f"(\n{plain}\n) AS q", _describe(connection, subject, plain)
         _require_names(subject, attributes)
     money = any(attribute.type.storage.name == "money" for attribute in attributes)
     row = connection.execute(MONEY_SCALE).fetchone() if money else None
@@ -129,9 +130,36 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
     return relation
 
 
+# What a query is made of, as far as it matters where it ends: fillers, then whatever may hold a comment's or an end's signs.
+_LEXEME = re.compile(
+    r"""(?P<filler>\s+|;|--[^\n]*|/\*.*?\*/)
+      | [eE]'(?:[^'\\]|\\.|'')*'
+      | \w+
+      | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$
+      | '(?:[^']|'')*'
+      | "(?:[^"]|"")*"
+      | .""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
 def plain_query(query: str) -> str:
-    """A query fit to stand in parentheses: without the semicolons at its end. A comment there ends with the line."""
-    return re.sub(r"(?:\s*;)+\s*\Z", "", query.strip())
+    """A query fit to stand in parentheses: without semicolons and comments at its end."""
+    ends = [found.end() for found in _LEXEME.finditer(query) if found["filler"] is None]
+    return query[: ends[-1]].lstrip() if ends else ""
+
+
+def _describe(connection: psycopg.Connection[Any], subject: str, query: str) -> tuple[Attribute, ...]:
+    import psycopg
+
+    try:
+        return describe_query(connection, query)
+    except psycopg.Error as failure:
+        refused = translate(failure, subject)
+        if isinstance(refused, PermanentError):
+            hint = refused.hint or "correct `query:`; it is one SELECT, and stands in a FROM clause in parentheses"
+            raise PermanentError(refused.message, hint=hint, code=Code.PZ0747) from failure
+        raise
 
 
 def _require_names(subject: str, attributes: Sequence[Attribute]) -> None:

@@ -30,10 +30,11 @@ from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.encode import Encoder, WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import lost_connection, translate, translated
+from pz.connectors.postgres.fit import silently_cut
 from pz.connectors.postgres.passing import wire_type
 from pz.connectors.postgres.target import prepare_target
 from pz.durable import Step, step
-from pz.errors import OutcomeUnknown, TransientError
+from pz.errors import Code, OutcomeUnknown, PermanentError, TransientError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -89,6 +90,10 @@ class PostgresSession:
         self._target = prepare_target(connection, output, columns)
         self._encoder = Encoder(self._target.columns)
         self._binary = BinaryEncoder.of(self._target.columns, self._target.types)
+        limits = {
+            column.name: silently_cut(self._target.attribute(column.name).type) for column in self._target.columns
+        }
+        self._limits = {name: limit for name, limit in limits.items() if limit is not None}
         self._into = self._destination()
 
     def _destination(self) -> str:
@@ -128,6 +133,7 @@ class PostgresSession:
         self._rows += batch.num_rows
         if self._landed is not None:
             return
+        self._refuse_cut(batch)
         with self._faults():
             self._put(batch)
 
@@ -139,6 +145,19 @@ class PostgresSession:
         copy = self._opened("binary", self._binary)
         for piece in pieces:
             copy.write(piece)
+
+    def _refuse_cut(self, batch: pa.RecordBatch) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, limit in self._limits.items():
+            longest = pc.max(pc.binary_length(batch.column(name).cast(pa.string()))).as_py()
+            if longest is not None and longest > limit:
+                raise PermanentError(
+                    f"{self._subject}: a text is longer than column {quote(name)}, which would cut it at {limit} byte(s)",
+                    hint="shorten it in the pipeline, or make the column text",
+                    code=Code.PZ0741,
+                )
 
     def copy_columns(self) -> tuple[Column, ...]:
         """See `CopyingSession`; none where the rows have landed before."""

@@ -9,6 +9,7 @@ from pz.connectors.contract import (
     AbortSemantics,
     Column,
     NativeCopy,
+    OnDelete,
     OutputProbe,
     OutputSpec,
     SchemaPolicy,
@@ -27,6 +28,7 @@ from pz.connectors.postgres.session import PostgresSession
 from pz.connectors.postgres.target import check_target
 from pz.connectors.postgres.types import read_columns
 from pz.errors import Code, ConnectorError, PermanentError
+from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,6 +65,7 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND conf
 
 # What each strategy does to an existing target, as privileges.
 PRIVILEGES = "SELECT privilege FROM unnest(%s::text[]) privilege WHERE NOT has_table_privilege(%s::oid, privilege)"
+MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMPORARY'), row_security_active(%s::oid)"
 
 
 class PostgresSink:
@@ -97,6 +100,7 @@ class PostgresSink:
             if table is None:
                 return OutputProbe(False)
             _require_privileges(connection, output, table)
+            _require_reach(connection, output, table)
             if output.strategy is WriteStrategy.REPLACE:
                 _check_replace(connection, output, table)
         return OutputProbe(True, _columns(table))
@@ -178,6 +182,25 @@ def _require_privileges(connection: psycopg.Connection[Any], output: OutputSpec,
         raise PermanentError(
             f"target {table.name}: the role of the connection lacks {', '.join(lacking)}",
             hint=f"GRANT {', '.join(lacking)} ON {table.name.quoted} TO the role",
+            code=Code.PZ0741,
+        )
+
+
+def _require_reach(connection: psycopg.Connection[Any], output: OutputSpec, table: Table) -> None:
+    """Whether new rows can be staged where the strategy does so, and old rows be seen where they are to go."""
+    method, on_delete = output.options.get("replace_method"), output.on_delete
+    may_stage, filtered = connection.execute(MAY_STAGE, [table.oid]).fetchone() or (True, False)
+    if not may_stage and output.strategy is not WriteStrategy.APPEND and method != "swap":
+        raise PermanentError(
+            f"target {table.name}: the role of the connection may not create temporary tables, in which rows are staged",
+            hint=f"GRANT TEMPORARY ON DATABASE {quote(connection.info.dbname)} TO the role",
+            code=Code.PZ0741,
+        )
+    deleting = on_delete in {OnDelete.DELETE, OnDelete.SOFT}
+    if filtered and (deleting or (output.strategy is WriteStrategy.REPLACE and method == "delete")):
+        raise PermanentError(
+            f"target {table.name}: row security hides rows of it from the role of the connection, which then stay undeleted",
+            hint="ALTER ROLE ... BYPASSRLS for the role, or write as the owner of the table",
             code=Code.PZ0741,
         )
 

@@ -249,16 +249,21 @@ def _cursor_facts(
     """The highest cursor as canonical text, and the rows without one.
 
     Raises:
-        PermanentError: PZ0505 when the highest cursor is no value that state could hold (infinity, NaN, before Christ).
+        PermanentError: PZ0505 for a column that is no cursor, or whose highest value is none that state could hold (infinity,
+            NaN, before Christ).
     """
     attribute, read = relation.attribute(cursor), relation.read_column(cursor)
     assert attribute is not None
     assert read is not None
     bare, kind = quote(attribute.name), CursorType.from_duckdb(read.duckdb)
-    upper = None
-    if kind is not None:
-        row = connection.execute(f"SELECT max({bare})::text FROM {relation.source}").fetchone()
-        upper = _canonical(row[0], kind, relation, cursor) if row and row[0] is not None else None
+    if kind is None or attribute.type.storage.name == "money":  # an amount is printed in the words of a locale
+        raise PermanentError(
+            f"{relation.subject}: {bare} is {attribute.shown}; a cursor is a whole or decimal number, a date or a timestamp",
+            hint="follow another column, or compute one in `query:`",
+            code=Code.PZ0505,
+        )
+    row = connection.execute(f"SELECT max({bare})::text FROM {relation.source}").fetchone()
+    upper = _canonical(row[0], kind, relation, cursor) if row and row[0] is not None else None
     if attribute.not_null:
         return upper, 0
     row = connection.execute(f"SELECT count(*) FROM {relation.source} WHERE {bare} IS NULL").fetchone()

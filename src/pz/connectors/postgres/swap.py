@@ -1,7 +1,7 @@
 """``replace_method: swap``: a new table is filled beside the old one and takes its place and name.
 
 Readers wait only for the rename. What hangs on a table and would be lost with it makes the swap refuse; what can be carried
-over is: columns, defaults, identity, indexes, constraints, comments, storage options, grants.
+over is: columns, defaults, identity, indexes, constraints, comments, storage options, replica identity, grants.
 """
 
 from __future__ import annotations
@@ -62,6 +62,21 @@ WHERE d.classid = 'pg_class'::regclass AND d.refobjid = %s::oid AND d.deptype IN
 """
 
 
+# What LIKE leaves out, as statements for a table of the same name and with the same names of indexes.
+LEFT_OUT = """
+SELECT CASE relreplident
+    WHEN 'f' THEN format('ALTER TABLE %%s REPLICA IDENTITY FULL', %(name)s::text)
+    WHEN 'n' THEN format('ALTER TABLE %%s REPLICA IDENTITY NOTHING', %(name)s::text) END
+FROM pg_class WHERE oid = %(oid)s::oid AND relreplident IN ('f', 'n')
+UNION ALL SELECT format('ALTER TABLE %%s REPLICA IDENTITY USING INDEX %%I', %(name)s::text, c.relname)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %(oid)s::oid AND i.indisreplident
+UNION ALL SELECT format('ALTER TABLE %%s CLUSTER ON %%I', %(name)s::text, c.relname)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %(oid)s::oid AND i.indisclustered
+UNION ALL SELECT format('ALTER TABLE %%s ALTER COLUMN %%I SET STATISTICS %%s', %(name)s::text, attname, attstattarget)
+FROM pg_attribute WHERE attrelid = %(oid)s::oid AND attnum > 0 AND NOT attisdropped AND attstattarget >= 0
+"""
+
+
 def refuse_if_attached(connection: psycopg.Connection[Any], table: Table) -> None:
     """Raises PermanentError PZ0741 when something hangs on the table that a swap would lose or break."""
     attached = [row[0] for row in connection.execute(ATTACHED, {"oid": table.oid}).fetchall()]
@@ -101,6 +116,7 @@ def take_place(connection: psycopg.Connection[Any], table: Table, twin: Name) ->
         _hand_over_sequences(connection, table, twin)
         old = _indexes(connection, table.name)
         new = _indexes(connection, twin)
+        left_out = connection.execute(LEFT_OUT, {"oid": table.oid, "name": table.name.quoted}).fetchall()
         connection.execute(f"DROP TABLE {table.name.quoted}")
         connection.execute(f"ALTER TABLE {twin.quoted} RENAME TO {quote(table.name.table)}")
         for definition, names in old.items():
@@ -108,6 +124,8 @@ def take_place(connection: psycopg.Connection[Any], table: Table, twin: Name) ->
                 if before != now:
                     schema = quote(table.name.schema)
                     connection.execute(f"ALTER INDEX {schema}.{quote(now)} RENAME TO {quote(before)}")
+        for (statement,) in left_out:
+            connection.execute(statement)
 
 
 def _hand_over_sequences(

@@ -295,13 +295,16 @@ class _Work:
             if size > SMALL_BYTES:
                 break
         stop.raise_if_set()
-        schema = head[0].schema if head else self.source.schema(self.landing.dataset)
         if size <= SMALL_BYTES:
             # Verified before it joins a group: what is in the group will be recorded as done.
             _verify(part)
-            table = pa.Table.from_batches(head, schema)
-            self._grouped(small.add(Arrival(part.partition_id, batch=table), size))
+            if head:
+                arrival = Arrival(part.partition_id, batch=pa.Table.from_batches(head))
+            else:  # nothing says which of the announced columns would have come
+                arrival = Arrival(part.partition_id, tables=())
+            self._grouped(small.add(arrival, size))
             return
+        schema = head[0].schema
         name = f"__pz_stream_{threading.get_ident()}"
         cursor.register(name, pa.RecordBatchReader.from_batches(schema, itertools.chain(head, stream)))
         try:
