@@ -144,8 +144,8 @@ class Server:
             # The parameters are libpq's, all of them text; psycopg's stub takes them for its own keyword arguments.
             connection = psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
             try:
-                for name in _LIMITS:
-                    connection.execute(f"SET {name} TO 0")
+                for name in ("client_encoding", *_LIMITS):
+                    connection.execute(f"SET {name} TO '{PINNED.get(name, 0)}'")
             except BaseException:
                 connection.close()
                 raise
