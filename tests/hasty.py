@@ -6,8 +6,8 @@ And who is stopped at a failpoint stops between two conversations with the far s
 from __future__ import annotations
 
 import functools
-import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,7 +44,7 @@ def sleepy(arguments: Sequence[str]) -> int:
     """A target whose run is stopped after it got its directory, before it takes the locks of its datasets and outputs."""
 
     def stop_first(*positional: Any, **named: Any) -> RunLocks:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return locking.hold_locks(*positional, **named)
 
     vars(run)["hold_locks"] = stop_first

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pz.testing import faults
@@ -75,6 +80,36 @@ def test_a_stopped_child_holds_still_and_goes_on(tmp_path: Path) -> None:
     child.go_on()
     assert child.wait().code == 0
     assert (tmp_path / "audit.log").exists()
+
+
+def test_a_stopped_thread_does_not_take_another_step(warm: WarmInterpreter, tmp_path: Path) -> None:
+    """Whichever thread of its process gets the signal first: a thread that runs on would be stopped who knows where."""
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ended = threading.Thread(
+            target=warm.run,
+            args=([], folder),
+            kwargs={"failpoint": "sink_write.before=stop", "target": "fault_targets:step_in_a_thread"},
+        )
+        ended.start()
+        child = stopped_child(warm.pid)
+        gone_on = (folder / "gone-on").exists()
+        os.kill(child.pid, signal.SIGCONT)
+        ended.join()
+        assert not gone_on
+        assert (folder / "gone-on").exists()
+
+
+def stopped_child(parent: int) -> psutil.Process:
+    """Wait until a child of a process is stopped."""
+    for _ in range(6000):
+        for child in psutil.Process(parent).children():
+            with suppress(psutil.NoSuchProcess):
+                if child.status() == psutil.STATUS_STOPPED:
+                    return child
+        time.sleep(0.01)
+    raise TimeoutError("no child was stopped")
 
 
 def test_cuts_and_flips_damage_every_part_and_repeat_for_a_seed() -> None:

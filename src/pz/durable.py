@@ -128,7 +128,8 @@ def _act(action: str, point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)  # the signal is on its way
     elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: one sent to the process is for any of its threads, and until that one runs, this one goes on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return
     elif action == "hang":
         while True:
