@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import children
 import pz
 from postgres_proxy import Link, Proxy, Verdict, commits_a_load
 from postgres_server import Database
@@ -393,6 +394,18 @@ def test_an_error_in_the_source_is_told_without_its_values(tmp_path: Path, items
     message = str(errors(run(chain(tmp_path, items, entities=entities))))
     assert "22012" in message
     assert items.rows("SELECT to_regclass('copy')") == [(None,)]
+
+
+def test_the_driver_prints_no_value_while_it_closes_what_broke(
+    tmp_path: Path, items: Database, capfd: pytest.CaptureFixture[str]
+) -> None:
+    items.run("CREATE TABLE texts (v text)", "INSERT INTO texts VALUES ('1'), ('private words')")
+    chain(tmp_path, items, entities={"items": {"read": {"query": "SELECT v::int AS v FROM texts"}}})
+    code = "import sys, pz; sys.exit(pz.open_project(sys.argv[1]).run(everything=True).exit_code)"
+    with children.start(code, tmp_path) as child:
+        child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "private" not in capfd.readouterr().err
 
 
 def test_a_source_that_does_not_let_go_of_its_stream_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

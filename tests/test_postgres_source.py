@@ -429,6 +429,21 @@ def test_a_query_that_the_server_refuses_is_told_with_what_to_correct(database: 
     assert "query" in str(refused.value.hint)
 
 
+def test_a_server_that_is_busy_is_told_with_what_to_do(database: Database) -> None:
+    database.run("CREATE TABLE t (a int)")
+    with database.connect() as blocking:
+        blocking.autocommit = False
+        blocking.execute("LOCK TABLE t")
+        with pytest.raises(TransientError) as refused:
+            source_of(database, command_timeout_seconds=1).probe(dataset())
+        assert "command_timeout_seconds" in str(refused.value.hint)
+    with pytest.raises(TransientError) as refused:
+        source_of(database, ssl_mode="require").probe(dataset())
+    assert "ssl_mode" in str(refused.value.hint)
+    full = RuntimeError('FATAL:  too many connections for role "r"')
+    assert "max_concurrency" in str(translate(full, "s").hint)
+
+
 def test_a_refused_read_is_told_in_the_words_of_the_server(database: Database) -> None:
     failure = RuntimeError(
         "UNAUTHORIZED: [libpq] Failed to execute query: could not begin COPY: ERROR:  permission denied"

@@ -302,6 +302,7 @@ def test_text_forms_do_not_depend_on_the_settings_of_the_database(database: Data
         "IntervalStyle": "sql_standard",
         "bytea_output": "escape",
         "extra_float_digits": "-4",
+        "array_nulls": "off",
     }
     database.run(*(f"ALTER DATABASE {database.name} SET {key} TO '{value}'" for key, value in settings.items()))
     database.run(
@@ -317,3 +318,9 @@ def test_text_forms_do_not_depend_on_the_settings_of_the_database(database: Data
         "2024-07-01 12:00:00",
         "[2024-02-01,2024-02-03)",
     )
+
+
+def test_null_in_an_array_is_null_whatever_the_database_has_as_default(database: Database) -> None:
+    database.run(f"ALTER DATABASE {database.name} SET array_nulls TO off")
+    write(sink_of(database), output("back", APPEND), Relation("SELECT ['NULL', NULL, 'a'] AS v"))
+    assert database.rows("SELECT v FROM back") == [(["NULL", None, "a"],)]

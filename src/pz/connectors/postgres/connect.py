@@ -6,6 +6,7 @@ replication); ADBC carries rows out of a table as Arrow.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PINNED", "Server"]
 
+# The driver warns of what goes wrong while it closes a broken COPY, in the server's words, which may quote a row. Without a
+# handler Python prints that to the console.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 PINNED: Mapping[str, str] = {
     "client_encoding": "UTF8",
     "TimeZone": "UTC",
@@ -28,6 +33,7 @@ PINNED: Mapping[str, str] = {
     "bytea_output": "hex",
     "extra_float_digits": "1",
     "xmloption": "content",
+    "array_nulls": "on",
     "standard_conforming_strings": "on",
     "default_transaction_isolation": "read committed",
     "default_transaction_deferrable": "off",

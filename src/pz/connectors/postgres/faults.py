@@ -40,6 +40,17 @@ _NAMES = {
 }
 
 
+BUSY = "wait until connections are free, lower max_concurrency, or raise the limit of the server or the role"
+
+# Words of refusals that come before the server says a SQLSTATE.
+_CONNECTING = {
+    "SSL": "set ssl_mode to what the server offers",
+    "certificate": "put the authority's certificate where libpq looks for it, or set ssl_mode to what is to be checked",
+    "too many c": BUSY,
+    "connection slots are reserved": BUSY,
+}
+
+
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
     """Raise what the drivers raise as Transient- or PermanentError; ``subject`` starts the message."""
@@ -104,7 +115,7 @@ def translate(failure: BaseException, subject: str) -> ConnectorError:
     if state is None:
         return _without_state(failure, message)
     if state[:2] in _TRANSIENT_CLASSES and state not in _PERMANENT_STATES:
-        return TransientError(message)
+        return TransientError(message, hint=_hint(state))
     return PermanentError(message, hint=_hint(state))
 
 
@@ -120,7 +131,7 @@ def _without_state(failure: BaseException, message: str) -> ConnectorError:
         return PermanentError(
             message, hint="cast the column to text in `query:` or declare it as varchar in `columns:`"
         )
-    return TransientError(message)
+    return TransientError(message, hint=next((hint for words, hint in _CONNECTING.items() if words in text), None))
 
 
 def _words(failure: BaseException, state: str | None) -> str:
@@ -172,8 +183,10 @@ def _hint(state: str) -> str | None:
         return "check user and password of the connection"
     if state == "42501":
         return "grant the role of the connection what it needs (see docs/postgres.md, privileges)"
-    if state == "57014":
+    if state in {"57014", "55P03"}:
         return "raise command_timeout_seconds, or find out what the server is busy with"
+    if state == "53300":
+        return BUSY
     if state in {"22021", "22P05"}:
         return "clean the text in the pipeline, for example replace(column, chr(0), '')"
     return None
