@@ -115,6 +115,37 @@ def test_a_table_that_is_rewritten_as_it_is_is_followed(tmp_path: Path, database
     assert differences(database) == []
 
 
+def test_what_is_done_to_columns_that_are_not_read_is_all_the_same(tmp_path: Path, database: Database) -> None:
+    captured(database, "id int PRIMARY KEY, name text, n int", "INSERT INTO orders VALUES (1, 'a', 1)")
+    opened = replica(tmp_path, database, read={"columns": {"id": "int", "name": "varchar"}})
+    assert errors(run(opened)) == {}
+    database.run(
+        "UPDATE orders SET name = 'b'",
+        "ALTER TABLE orders RENAME n TO m",
+        "ALTER TABLE orders ALTER m TYPE text USING 'x' || m",
+        "ALTER TABLE orders ADD COLUMN extra int DEFAULT 7",
+        "INSERT INTO orders VALUES (2, 'c', 'y')",
+    )
+    assert errors(run(opened)) == {}
+    assert differences(database, "id, name") == []
+    database.run("ALTER TABLE orders RENAME name TO gone", "ALTER TABLE orders RENAME m TO name")
+    assert "renamed" in str(errors(run(opened)))
+
+
+def test_a_replica_identity_whose_index_was_dropped_is_told_beside_a_primary_key(
+    tmp_path: Path, database: Database
+) -> None:
+    captured(database, "id int PRIMARY KEY, name text NOT NULL")
+    database.run(
+        "CREATE UNIQUE INDEX by_name ON orders (name)",
+        "ALTER TABLE orders REPLICA IDENTITY USING INDEX by_name",
+        "DROP INDEX by_name",
+    )
+    with pytest.raises(ProjectError, match="an index that was dropped") as refused:
+        run(replica(tmp_path, database))
+    assert "REPLICA IDENTITY DEFAULT" in str(refused.value)
+
+
 def test_a_position_without_a_storage_can_be_read() -> None:
     token = Token(5, Shape(1, 2, "p", ("id",), {"id": (1, 23, -1)}))
     text = token.to_json().replace(', "storage": {"files": {}, "touched": {}}', "")

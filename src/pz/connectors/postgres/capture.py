@@ -370,10 +370,14 @@ def _require_same(control: psycopg.Connection[Any], capture: Capture, before: Sh
         raise _changed(capture, "its keys are not what they were")
     assert capture.relation.table is not None
     with_default = {column.name for column in capture.relation.attributes if column.has_default}
-    retyped = any(name in now.columns and now.columns[name] != kind for name, kind in before.columns.items())
+    read = {column.name for column in capture.relation.columns} | set(now.keys)
+    columns = {
+        name: found for name, found in now.columns.items() if name in read
+    }  # what is done to others is all the same
+    retyped = any(name in columns and columns[name] != kind for name, kind in before.columns.items())
     problems = [
-        *alterations(before.columns, now.columns, with_default | filled_at_rest(control, capture.relation.table)),
-        *moved_rows(control, capture.relation.table, before.storage, now.storage, retyped=retyped),
+        *alterations(before.columns, columns, with_default | filled_at_rest(control, capture.relation.table)),
+        *moved_rows(control, capture.relation.table, before.storage, now.storage.of(columns), retyped=retyped),
     ]
     if problems:
         raise _changed(capture, "; ".join(problems))

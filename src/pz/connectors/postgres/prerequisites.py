@@ -161,7 +161,10 @@ def _of_table(connection: psycopg.Connection[Any], table: Table) -> Iterator[tup
         yield "it is not logged", f"ALTER TABLE {table.name.quoted} SET LOGGED"
     if not readable:
         yield "it may not be read", f"GRANT SELECT ON {table.name.quoted} TO the role of the connection"
-    if not key_columns(connection, table):
+    if not key_columns(connection, table) and table.primary_key:
+        why = "NOTHING" if table.replica_identity == "n" else "an index that was dropped"
+        yield f"its replica identity is {why}", f"ALTER TABLE {table.name.quoted} REPLICA IDENTITY DEFAULT"
+    elif not key_columns(connection, table):
         yield (
             "it has no primary key and no replica identity that tells rows apart",
             f"ALTER TABLE {table.name.quoted} ADD PRIMARY KEY (...), or REPLICA IDENTITY USING INDEX ...",

@@ -6,7 +6,7 @@ row behind. They do leave traces in the catalogue, so the traces are stored with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,10 @@ class Storage:
 
     files: Files = field(default_factory=dict)
     touched: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, columns: Collection[str]) -> Storage:
+        """The same for some of the columns."""
+        return Storage(self.files, {name: mark for name, mark in self.touched.items() if name in columns})
 
     def to_json(self) -> dict[str, Any]:
         """As a part of a token."""

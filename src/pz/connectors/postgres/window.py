@@ -148,8 +148,9 @@ class ChangeWindow:
 
     def _require_types(self, message: pgoutput.Relation) -> None:
         known: Mapping[str, tuple[int, int, int]] = self._shape.columns
+        read = {*self._names, *self._shape.keys}
         for column in message.columns:
-            now = known.get(column.name)
+            now = known.get(column.name) if column.name in read else None
             if now is not None and not widens((column.type_oid, column.modifier), now[1:]):
                 raise self._changed(f"column {quote(column.name)} has another type now")
 
