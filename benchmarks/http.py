@@ -5,6 +5,7 @@ python -m benchmarks.http [records]      default: 1000000; writes docs/benchmark
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,7 +70,8 @@ TABLE = """# HTTP benchmarks
 Written by `python -m benchmarks.http` on {date}. {records:,} records of seven fields, over loopback, as whole processes; the
 fastest of {repeats} counts and the moves take turns. The *ratio* is (pz - without) / plain httpx. *Without* is, for the read, a
 run that reads one record; for the write, a run that makes and stages the same rows and sends none, because plain httpx
-posts bodies that were made before; for the write with its rows, a run that makes and sends one row.
+posts bodies that were made before; for the write with its rows, a run that makes and sends one row. The machine had {cores}
+processors and a load of {load:.0f} when it began.
 
 | move | plain httpx | pz | without | ratio | at most | peak memory of pz |
 |---|---|---|---|---|---|---|
@@ -121,6 +123,7 @@ def prepare_bodies(chunks: int) -> None:
 
 def main(records: int) -> int:
     """Measure, write the page; 1 when a target is missed."""
+    load = os.getloadavg()[0]
     pages, chunks, repeats = max(1, records // PAGE), max(1, records // CHUNK), 3
     SCRATCH.mkdir(parents=True, exist_ok=True)
     prepare_bodies(chunks)
@@ -151,7 +154,14 @@ def main(records: int) -> int:
         for (name, raw, ours, without, target), ratio in zip(cells, ratios, strict=True)
     ]
     kept = all(target is None or ratio <= target for (*_, target), ratio in zip(cells, ratios, strict=True))
-    page = TABLE.format(date=datetime.now(UTC).date(), records=records, repeats=repeats, rows="\n".join(lines))
+    page = TABLE.format(
+        date=datetime.now(UTC).date(),
+        records=records,
+        repeats=repeats,
+        rows="\n".join(lines),
+        cores=os.cpu_count(),
+        load=load,
+    )
     (ROOT / "docs" / "benchmarks-http.md").write_text(page)
     print(page)
     return 0 if kept else 1
