@@ -229,6 +229,21 @@ def test_batches_keep_to_the_asked_size_and_the_order_of_the_log(database: Datab
     assert last["_pz_changed_at"] is not None
 
 
+@pytest.mark.parametrize("polled", [False, True])
+def test_a_column_that_comes_between_the_look_at_the_table_and_its_read_is_noticed(
+    database: Database, polled: bool
+) -> None:
+    spec = captured(database, "CREATE TABLE t (k int PRIMARY KEY, v text)")
+    if polled:
+        _, spec = poll(database, spec)
+    source = source_of(database)
+    (part,) = source.plan_read(spec, None)  # type: ignore[arg-type]
+    database.run("ALTER TABLE t ADD COLUMN w text", "INSERT INTO t VALUES (1, 'a', 'lost')")
+    with pytest.raises(PermanentError, match="altered while the run began"):
+        list(part.read(BatchOptions(), CancelToken()))
+    source.close()
+
+
 def test_a_cancelled_poll_stops(database: Database) -> None:
     from pz.errors import Cancelled
 
