@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -440,6 +441,8 @@ def test_a_server_that_is_busy_is_told_with_what_to_do(database: Database) -> No
     with pytest.raises(TransientError) as refused:
         source_of(database, ssl_mode="require").probe(dataset())
     assert "ssl_mode" in str(refused.value.hint)
+    in_use = psycopg.errors.ObjectInUse("slot is active for PID 7")
+    assert "pg_terminate_backend" in str(translate(in_use, "s").hint)
     full = RuntimeError('FATAL:  too many connections for role "r"')
     assert "max_concurrency" in str(translate(full, "s").hint)
 

@@ -185,6 +185,8 @@ def _hint(state: str) -> str | None:
         return "grant the role of the connection what it needs (see docs/postgres.md, privileges)"
     if state in {"57014", "55P03"}:
         return "raise command_timeout_seconds, or find out what the server is busy with"
+    if state == "55006":
+        return "wait for the session that uses it, or end that session: pg_terminate_backend"
     if state == "53300":
         return BUSY
     if state in {"22021", "22P05"}:
