@@ -102,6 +102,13 @@ def test_merge_needs_a_unique_index_on_exactly_its_keys(database: Database, inde
     assert refused.value.code is Code.PZ0742
 
 
+def test_a_merge_into_a_table_that_others_inherit_from_is_refused(database: Database) -> None:
+    database.run("CREATE TABLE t (k bigint PRIMARY KEY)", "CREATE TABLE child () INHERITS (t)")
+    with pytest.raises(PermanentError, match="inherit from it") as refused:
+        sink_of(database).probe_output(output("t", MERGE, keys=("k",)))
+    assert refused.value.code is Code.PZ0742
+
+
 def test_a_unique_index_counts_whatever_the_order_of_its_columns(database: Database) -> None:
     database.run("CREATE TABLE t (a int, b int, c int)", "CREATE UNIQUE INDEX ON t (b, a) INCLUDE (c)")
     write(sink_of(database), output("t", MERGE, keys=("a", "b")), "SELECT 1 AS a, 2 AS b, 3 AS c")

@@ -201,6 +201,12 @@ def _require_keys(output: OutputSpec, table: Table) -> None:
     absent = [key for key in output.keys if table.column(key) is None]
     if absent:
         raise _refusal(output, f"it has no column {', '.join(map(quote, absent))}, a merge key", None)
+    if table.kind == "r" and table.has_children:
+        raise PermanentError(
+            f"target {table.name}: other tables inherit from it, and no unique index covers their rows",
+            hint="merge into the tables that hold the rows, or use declarative partitions",
+            code=Code.PZ0742,
+        )
     wanted = set(output.keys)
     if not any(set(index.columns) == wanted for index in table.unique):
         keys = ", ".join(quote(key) for key in output.keys)
