@@ -1,6 +1,7 @@
 """Tables in and out of PostgreSQL, against what DuckDB's scanner, psql and plain SQL do with the same rows.
 
-python -m benchmarks.postgres [rows]      default: 1000000; writes docs/benchmarks-postgres.md
+python -m benchmarks.postgres [rows] [case]   default: 1000000 and all cases; writes docs/benchmarks-postgres.md
+python -m benchmarks.postgres --tenfold       two moves with ten times the rows, into docs/benchmarks-postgres-tenfold.md
 
 The server is a private one of its own, without fsync. Every move is a whole process; the fastest of several counts and the
 moves of a case take turns. Start-up, the same case with a single row, is taken from both sides of a ratio.
@@ -13,9 +14,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -118,10 +120,21 @@ is not in it. A load above the number of cores slows both sides, not always alik
 
 {decoding}
 
-Where the time went when the moves were profiled: out of a table, a third is ADBC making Arrow of the rows and a quarter
-DuckDB staging them ([the scanner](decisions/0014-scanner-guarded.md) would do both at once); into a table, rows travel as
-csv, which is made and sent in turn and which the server parses, and a replace copies them twice on the server, so that
-readers wait only for the second time; of a run without news, more than half is importing.
+Where the time goes: out of a table, DuckDB decodes one stream ([the scanner](decisions/0014-scanner-guarded.md)) where it would
+read its own attached table by several; into a table, rows travel as binary COPY, and the replace of a table that holds rows
+copies them twice on the server, so that readers wait only for the second time; of a run without news, more than half is
+importing. With ten times the rows: [memory and time](benchmarks-postgres-tenfold.md).
+"""
+
+TENFOLD = """# PostgreSQL benchmarks, ten times the rows
+
+Written by `python -m benchmarks.postgres --tenfold` on {date}: {cpus} cores, {memory:.0f} GiB, load {before:.1f} at the
+beginning and {after:.1f} at the end, PostgreSQL {server}, DuckDB {duckdb}. One run each; start-up, measured with a single row,
+is taken off. DuckDB's memory limit in these projects is {limit}.
+
+| move | 1,000,000 rows: seconds | peak memory | 10,000,000 rows: seconds | peak memory | times as long | at most |
+|---|---|---|---|---|---|---|
+{lines}
 """
 
 
@@ -142,6 +155,10 @@ class Case:
         measured = best(REPEATS, [*moves, self._timed(lambda size: pz(self.project / size), size)])
         fastest = min(range(len(names)), key=lambda i: measured[i].seconds)
         return names[fastest], measured[fastest], measured[-1]
+
+    def alone(self, size: str) -> Measurement:
+        """pz by itself, once."""
+        return self._timed(lambda size: pz(self.project / size), size)()
 
     def _timed(self, move: Callable[[str], Measurement], size: str) -> Callable[[], Measurement]:
         def prepared() -> Measurement:
@@ -241,12 +258,15 @@ class Bench:
         """The target is there and empty."""
         self.database.run("DROP TABLE IF EXISTS target", f"CREATE TABLE target (LIKE source_{size})", "CHECKPOINT")
 
+    def filled_target(self, size: str) -> None:
+        """The target holds all rows."""
+        self.empty_target(size)
+        self.database.run(f"INSERT INTO target SELECT * FROM source_{size}", "CHECKPOINT")
+
     def full_target(self, size: str) -> None:
         """The target holds all rows, under its key."""
-        self.empty_target(size)
-        self.database.run(
-            f"INSERT INTO target SELECT * FROM source_{size}", "ALTER TABLE target ADD PRIMARY KEY (id)", "CHECKPOINT"
-        )
+        self.filled_target(size)
+        self.database.run("ALTER TABLE target ADD PRIMARY KEY (id)", "CHECKPOINT")
 
 
 SELECT_TABLE = "SELECT * FROM {{ source('pg', 'source_{size}') }}"
@@ -287,6 +307,13 @@ def all_cases(bench: Bench) -> list[Case]:
             {"DuckDB's scanner": replaced, "psql \\copy": loaded},
             bench.project("from-parquet", to_table + from_file % ("rows", "rows")),
             bench.empty_target,
+        ),
+        Case(
+            "parquet to table, replace of a full one",
+            1.3,
+            {"DuckDB's scanner": replaced, "psql \\copy": loaded},
+            bench.project("from-parquet-full", to_table + from_file % ("rows", "rows")),
+            bench.filled_target,
         ),
         Case(
             "table to table, staged",
@@ -373,6 +400,47 @@ def decoding(bench: Bench) -> str:
     )
 
 
+def tenfold() -> int:
+    """Two moves with a million rows and with ten; write their page, 1 when a target is missed."""
+    before, moves = os.getloadavg()[0], ("table to parquet", "parquet to table, replace")
+    found: dict[str, list[Measurement]] = {name: [] for name in moves}
+    for rows in (1_000_000, 10_000_000):
+        server = PostgresServer.create()
+        try:
+            bench = Bench(server, server.database(), rows)
+            version = bench.database.rows("SHOW server_version")[0][0].split()[0]
+            for case in all_cases(bench):
+                if case.name in moves:
+                    whole, start = case.alone("whole"), case.alone("one")
+                    found[case.name].append(replace(whole, seconds=whole.seconds - start.seconds))
+                    print(case.name, rows, found[case.name][-1], flush=True)
+        finally:
+            server.stop()
+    lines, kept = [], True
+    for name, (small, large) in found.items():
+        ratio = large.seconds / small.seconds
+        kept = kept and ratio <= 11
+        lines.append(
+            f"| {name} | {small.seconds:.1f} | {small.peak_bytes >> 20} MiB | {large.seconds:.1f} "
+            f"| {large.peak_bytes >> 20} MiB | {ratio:.1f} | 11 |"
+        )
+    page = TENFOLD.format(**_circumstances(before), server=version, limit=cases.MEMORY_LIMIT, lines="\n".join(lines))
+    (ROOT / "docs" / "benchmarks-postgres-tenfold.md").write_text(page)
+    print(page)
+    return 0 if kept else 1
+
+
+def _circumstances(before: float) -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).date(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
+        "before": before,
+        "after": os.getloadavg()[0],
+        "duckdb": duckdb.__version__,
+    }
+
+
 def main(rows: int, only: str = "") -> int:
     """Measure, write the page; 1 when a target is missed."""
     before = os.getloadavg()[0]
@@ -401,13 +469,8 @@ def main(rows: int, only: str = "") -> int:
     finally:
         server.stop()
     page = PAGE.format(
-        date=datetime.now(UTC).date(),
-        cpus=len(os.sched_getaffinity(0)),
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30,
-        before=before,
-        after=os.getloadavg()[0],
+        **_circumstances(before),
         server=version,
-        duckdb=duckdb.__version__,
         rows=rows,
         repeats=REPEATS,
         lines="\n".join(lines),
@@ -419,4 +482,6 @@ def main(rows: int, only: str = "") -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--tenfold"]:
+        sys.exit(tenfold())
     sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, sys.argv[2] if len(sys.argv) > 2 else ""))

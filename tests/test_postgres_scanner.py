@@ -267,3 +267,11 @@ def test_the_plan_says_that_duckdb_reads_unless_a_read_is_to_be_resumed(tmp_path
     assert scanner.MECHANISM in str(demo(tmp_path, database.options, TO_LAKE).plan())
     ranged = {"big": {"read": {"partition_column": "id"}}}
     assert scanner.MECHANISM not in str(demo(tmp_path, database.options, TO_LAKE, entities=ranged).plan())
+
+
+@CHAINS
+def test_no_session_of_a_scan_outlives_its_run(tmp_path: Path, database: Database, files: dict[str, str]) -> None:
+    database.run(TABLE)
+    assert errors(run(demo(tmp_path, database.options, TO_LAKE, files=files))) == {}
+    ours = "application_name = 'pz' AND datname = current_database()"
+    assert database.rows(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}") == [(0,)]
