@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,10 @@ Stored = tuple[str, str]
 
 RUN = ("run", "--all")
 RETRY = ("retry",)
+
+SEED = int(os.environ.get("PZ_SWEEP_SEED", "20240229"))
+STAGES = ("first", "later")
+RECOVERIES = ("retry", "run")
 
 
 @dataclass(frozen=True)
@@ -136,20 +140,33 @@ class Sweep:
             for nth in sorted({1, count}):
                 yield Point(name, nth)
 
-    def cases(self, stages: tuple[str, ...] = ("first", "later")) -> Iterator[Case]:
-        """All single kills, with both ways to recover."""
-        for scenario in SCENARIOS:
-            for stage in stages:
-                for point in self.points(scenario, stage):
-                    for recovery in ("retry", "run"):
-                        yield Case(scenario, stage, (point,), recovery)
+    def cases(self, scenario: Scenario, stage: str, recoveries: Sequence[str] = RECOVERIES) -> list[Case]:
+        """All single kills of a stage."""
+        return [Case(scenario, stage, (point,), how) for point in self.points(scenario, stage) for how in recoveries]
 
-    def doubles(
-        self, chance: random.Random, count: int, stages: tuple[str, ...] = ("first", "later")
-    ) -> Iterator[Case]:
+    def sampled(self, scenario: Scenario, stages: Sequence[str]) -> list[Case]:
+        """Two kills at one stage, one for each way to recover."""
+        chance = random.Random(f"{SEED} {scenario.name}")
+        stage = chance.choice(stages)
+        points = list(self.points(scenario, stage))
+        return [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in RECOVERIES]
+
+    def failures(self, cases: Iterable[Case]) -> list[str]:
+        """Run cases, print their numbers, and tell those that went wrong."""
+        found = []
+        self.deaths.clear()
+        for case in cases:
+            try:
+                self.run(case)
+            except (AssertionError, TimeoutError) as failure:
+                found.append(f"{case} (seed {SEED}): {failure}")
+        print(f"{self.deaths.total()} cases, {self.deaths[2]} died twice, {len(found)} failed")
+        return found
+
+    def doubles(self, chance: random.Random, count: int) -> Iterator[Case]:
         """Sampled double crashes: the recovery of a kill dies too, at points that it passes."""
         while count > 0:
-            scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(stages), chance.choice(("retry", "run"))
+            scenario, stage, recovery = chance.choice(SCENARIOS), chance.choice(STAGES), chance.choice(RECOVERIES)
             first = chance.choice(list(self.points(scenario, stage)))
             with self.copied(scenario, stage) as (root, _):
                 self._warm.run(self.command(stage), root, failpoint=first.failpoint)

@@ -8,7 +8,6 @@ dies at every point, `make test` at sampled ones. A source that changes between 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -19,9 +18,8 @@ from postgres_server import KICK, Database, PostgresServer
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
 from pz.durable import Step
 from pz.testing.faults import WarmInterpreter
-from sweep import RUN, Case, Stored, folder
+from sweep import RECOVERIES, RUN, Stored, folder
 from sweep_scenarios import Model, Scenario
-from test_crash_sweep import SEED, failures
 from test_postgres_sweep import PostgresFar, PostgresSweep
 
 STAGES = ("first", "later", "refresh")
@@ -51,14 +49,21 @@ class CaptureSweep(PostgresSweep):
 
     def create(self, scenario: Scenario, root: Path) -> None:
         """The old database goes with its slots."""
-        name = self.far(scenario, root).database.name
-        with self._server.connect() as connection:
-            connection.execute(KICK.replace("current_database()", f"'{name}'"))
-            connection.execute(
-                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", [name]
-            )
+        self._drop_slots(self.far(scenario, root).database.name)
         super().create(scenario, root)
         self.far(scenario, root).database.run("CREATE PUBLICATION pz_src FOR TABLE orders")
+
+    def remove(self) -> None:
+        """The slots too: their names are those that other tests of this server use."""
+        self._drop_slots(self.far(SCENARIOS[0], Path()).database.name)
+        super().remove()
+
+    def _drop_slots(self, database: str) -> None:
+        with self._server.connect() as connection:
+            connection.execute(KICK.replace("current_database()", f"'{database}'"))
+            connection.execute(
+                "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", [database]
+            )
 
     @staticmethod
     def command(stage: str) -> tuple[str, ...]:
@@ -101,11 +106,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_sampled_death_is_recovered(sweep: CaptureSweep, scenario: Scenario) -> None:
-    chance = random.Random(f"{SEED} {scenario.name}")
-    stage = chance.choice(STAGES)
-    points = list(sweep.points(scenario, stage))
-    cases = [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in ("retry", "run")]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.sampled(scenario, STAGES)) == []
 
 
 @pytest.mark.slow
@@ -117,9 +118,8 @@ def test_a_capture_passes_the_steps_that_are_its_own(sweep: CaptureSweep) -> Non
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("recovery", ["retry", "run"])
+@pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_death_is_recovered(sweep: CaptureSweep, scenario: Scenario, stage: str, recovery: str) -> None:
-    cases = [Case(scenario, stage, (point,), recovery) for point in sweep.points(scenario, stage)]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.cases(scenario, stage, [recovery])) == []

@@ -16,12 +16,10 @@ from pz.connectors.contract import OnDelete
 from pz.durable import Step
 from pz.graph.delivery import MATRIX
 from pz.testing.faults import WarmInterpreter
-from sweep import Case, Sweep, folder
+from sweep import RECOVERIES, SEED, STAGES, Sweep, folder
 from sweep_scenarios import SCENARIOS, Scenario
 
-SEED = int(os.environ.get("PZ_SWEEP_SEED", "20240229"))
 DOUBLES = int(os.environ.get("PZ_SWEEP_DOUBLES", "300"))
-STAGES = ("first", "later")
 
 # Steps that these scenarios cannot pass, with the test that does.
 ELSEWHERE: dict[Step, str] = {
@@ -50,37 +48,20 @@ def _kinds(on_delete: tuple[OnDelete | None, ...]) -> tuple[OnDelete | None, ...
     return (None,) if None in on_delete else on_delete
 
 
-def failures(sweep: Sweep, cases: Iterator[Case] | list[Case]) -> list[str]:
-    found = []
-    sweep.deaths.clear()
-    for case in cases:
-        try:
-            sweep.run(case)
-        except (AssertionError, TimeoutError) as failure:
-            found.append(f"{case} (seed {SEED}): {failure}")
-    print(f"{sweep.deaths.total()} cases, {sweep.deaths[2]} died twice, {len(found)} failed")
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_sampled_death_is_recovered(sweep: Sweep, scenario: Scenario) -> None:
-    chance = random.Random(f"{SEED} {scenario.name}")
-    stage = chance.choice(STAGES)
-    points = list(sweep.points(scenario, stage))
-    cases = [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in ("retry", "run")]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.sampled(scenario, STAGES)) == []
 
 
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("recovery", ["retry", "run"])
+@pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_death_is_recovered(sweep: Sweep, scenario: Scenario, stage: str, recovery: str) -> None:
-    cases = [Case(scenario, stage, (point,), recovery) for point in sweep.points(scenario, stage)]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.cases(scenario, stage, [recovery])) == []
 
 
 @pytest.mark.crash
@@ -89,7 +70,7 @@ def test_every_death_is_recovered(sweep: Sweep, scenario: Scenario, stage: str, 
 @pytest.mark.parametrize("part", range(10))
 def test_a_death_during_recovery_is_recovered(sweep: Sweep, part: int) -> None:
     chance = random.Random(f"{SEED} {part}")
-    assert failures(sweep, sweep.doubles(chance, DOUBLES // 10)) == []
+    assert sweep.failures(sweep.doubles(chance, DOUBLES // 10)) == []
 
 
 @pytest.mark.crash

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,8 @@ import pytest
 
 from pz.connectors.contract import ReadShape, WriteStrategy
 from pz.testing.faults import WarmInterpreter
-from sweep import Case, Sweep, folder
+from sweep import RECOVERIES, STAGES, Sweep, folder
 from sweep_scenarios import SWEPT, Far, Scenario, pipeline
-from test_crash_sweep import SEED, STAGES, failures
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,19 +136,14 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSweep]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_sampled_death_is_recovered(sweep: LocalSweep, scenario: Scenario) -> None:
-    chance = random.Random(f"{SEED} {scenario.name}")
-    stage = chance.choice(STAGES)
-    points = list(sweep.points(scenario, stage))
-    cases = [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in ("retry", "run")]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.sampled(scenario, STAGES)) == []
 
 
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("recovery", ["retry", "run"])
+@pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_death_is_recovered(sweep: LocalSweep, scenario: Scenario, stage: str, recovery: str) -> None:
-    cases = [Case(scenario, stage, (point,), recovery) for point in sweep.points(scenario, stage)]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.cases(scenario, stage, [recovery])) == []

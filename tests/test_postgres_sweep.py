@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ import pytest
 from postgres_server import Database, PostgresServer
 from pz.connectors.contract import ReadShape, WriteStrategy
 from pz.testing.faults import WarmInterpreter
-from sweep import Case, Sweep, folder
+from sweep import STAGES, Sweep, folder
 from sweep_scenarios import SWEPT, Row, Scenario, pipeline
-from test_crash_sweep import SEED, failures
 
-STAGES = ("first", "later")
 RANGES: Mapping[str, Any] = {"partition_column": "id", "partitions": 3}
 
 
@@ -123,11 +120,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory, postgres_server: PostgresSer
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_sampled_death_is_recovered(sweep: PostgresSweep, scenario: Scenario) -> None:
-    chance = random.Random(f"{SEED} {scenario.name}")
-    stage = chance.choice(STAGES)
-    points = list(sweep.points(scenario, stage))
-    cases = [Case(scenario, stage, (chance.choice(points),), recovery) for recovery in ("retry", "run")]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.sampled(scenario, STAGES)) == []
 
 
 @pytest.mark.crash
@@ -136,9 +129,4 @@ def test_a_sampled_death_is_recovered(sweep: PostgresSweep, scenario: Scenario) 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_death_is_recovered(sweep: PostgresSweep, scenario: Scenario, stage: str) -> None:
-    cases = [
-        Case(scenario, stage, (point,), recovery)
-        for point in sweep.points(scenario, stage)
-        for recovery in ("retry", "run")
-    ]
-    assert failures(sweep, cases) == []
+    assert sweep.failures(sweep.cases(scenario, stage)) == []

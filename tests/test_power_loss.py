@@ -18,10 +18,9 @@ import pytest
 
 from power_loss import Disk
 from pz.testing.faults import WarmInterpreter, child_environment
-from sweep import RUN, Sweep, recorded, state_of
+from sweep import RECOVERIES, RUN, SEED, STAGES, Sweep, recorded, state_of
 from sweep_scenarios import SCENARIOS, Scenario
 from syscalls import AVAILABLE, Call, trace
-from test_crash_sweep import SEED, STAGES
 from test_local_sweep import SCENARIOS as LOCAL_SCENARIOS
 from test_local_sweep import LocalSweep
 
@@ -71,7 +70,7 @@ def images(sweep: Sweep, scenario: Scenario, stage: str, scratch: Path, count: i
             for call in done.calls[:until]:
                 disk.do(call)
             disk.write_image(root, chance)
-            recovery = ("retry", "run")[number % 2]
+            recovery = RECOVERIES[number % 2]
             case = f"{scenario.name}-{stage}-image {number}-after {_tell(done.calls, until)}-{recovery} (seed {SEED})"
             try:
                 sweep.check_recovery(case, recovery, root, copy.deepcopy(model), before, runs)

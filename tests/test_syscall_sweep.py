@@ -17,10 +17,9 @@ from pathlib import Path
 import pytest
 
 from pz.testing.faults import WarmInterpreter, child_environment
-from sweep import RUN, Sweep, recorded, state_of
+from sweep import RUN, SEED, STAGES, Sweep, recorded, state_of
 from sweep_scenarios import SCENARIOS, Scenario
 from syscalls import AVAILABLE, Fault, Traced, trace
-from test_crash_sweep import SEED, STAGES
 from test_local_sweep import SCENARIOS as LOCAL_SCENARIOS
 from test_local_sweep import LocalSweep
 

@@ -6,12 +6,12 @@ and for a batch with a date or moment that the library would not get right, ther
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.postgres.catalog import PgType
 from pz.connectors.postgres.encode import FEW, WriteColumn, ordinary
+from pz.connectors.postgres.types import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,19 +109,6 @@ def _arrow(kind: str, target: PgType) -> pa.DataType | None:
         return None
     if kind in _INTEGERS and target.name in {"int2", "int4", "int8"} and int(target.name[3]) >= _INTEGERS[kind]:
         return {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64()}[target.name]
-    found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", kind)
-    if found and target.name == "numeric":
-        return pa.decimal128(int(found[1]), int(found[2]))
-    if kind not in _SAME or {"varchar": "text"}.get(target.name, target.name) != _SAME[kind]:
-        return None
-    return {
-        "BOOLEAN": pa.bool_(),
-        "FLOAT": pa.float32(),
-        "DOUBLE": pa.float64(),
-        "VARCHAR": pa.string(),
-        "BLOB": pa.binary(),
-        "DATE": pa.date32(),
-        "TIME": pa.time64("us"),
-        "TIMESTAMP": pa.timestamp("us"),
-        "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
-    }[kind]
+    decimal = kind.startswith("DECIMAL(") and not kind.endswith("[]") and target.name == "numeric"
+    same = kind in _SAME and {"varchar": "text"}.get(target.name, target.name) == _SAME[kind]
+    return arrow_type(kind) if decimal or same else None
