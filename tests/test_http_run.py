@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,20 @@ SELECT id FROM {{ source('api', '%s', path: '/%s', pagination: {strategy: 'page'
 
 
 def test_a_wait_that_the_server_asks_for_holds_for_all_nodes_of_the_connection(tmp_path: Path) -> None:
-    refused = threading.Event()
+    refused, back = threading.Event(), threading.Event()
 
     def slow_down(asked: Asked) -> Reply:
         if not refused.is_set():
             refused.set()
             return Reply(429, {"Retry-After": "1"})
+        back.set()
         return Reply.json([])
 
     def other(asked: Asked) -> Reply:
+        """Pages without end until the first node has come back, so one of them is asked for within its wait."""
         refused.wait(120)
-        return paged(RECORDS[:20], 10)(asked)
+        time.sleep(0.02)
+        return Reply.json([] if back.is_set() else [{"id": int(asked.query["page"])}])
 
     with Api() as api:
         api.route("GET", "/v1/one", slow_down)
