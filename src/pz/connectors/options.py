@@ -120,8 +120,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
 }
 _PLAIN: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
-    "$schema": lambda wanted, value, schema: True,
-    "description": lambda wanted, value, schema: True,
+    **dict.fromkeys(("$schema", "title", "description", "default", "examples"), lambda wanted, value, schema: True),
     "type": lambda wanted, value, schema: _is_of(wanted, value),
     "enum": lambda wanted, value, schema: isinstance(value, str) and value in wanted,
     "minLength": lambda wanted, value, schema: isinstance(value, str) and len(value) >= wanted,
