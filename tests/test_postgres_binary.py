@@ -57,8 +57,7 @@ def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_binary_and_text_write_the_same_rows(
     database: Database, forms: list[str], monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    for module in (binary, encode):
-        monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr(encode, "FEW", few)
     ddl = ", ".join(f"{name} {kind}" for name, (_, kind, _) in COLUMNS.items())
     database.run(f"CREATE TABLE t ({ddl})", f"CREATE TABLE u ({ddl})")
     sql = "SELECT " + ", ".join(f"{made(kind, values)} AS {name}" for name, (kind, _, values) in COLUMNS.items())

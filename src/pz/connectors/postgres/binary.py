@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.postgres.catalog import PgType
-from pz.connectors.postgres.encode import FEW, WriteColumn, ordinary
+from pz.connectors.postgres.encode import WriteColumn, ordinary
 from pz.connectors.postgres.types import arrow_type
 
 if TYPE_CHECKING:
@@ -96,8 +96,6 @@ def _booleans(array: pa.ExtensionArray) -> pa.Array:
 
     if array.type.extension_name != "arrow.bool8":
         return array
-    if len(array) <= FEW:
-        return pa.array([None if value is None else bool(value) for value in array.storage.to_pylist()], pa.bool_())
     return array.storage.cast(pa.bool_())
 
 
