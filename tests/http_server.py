@@ -247,7 +247,7 @@ def _write(connection: socket.socket, content: bytes, drip: float, size: int = 1
         return
     for at in range(0, len(content), size):
         connection.sendall(content[at : at + size])
-        time.sleep(drip)
+        time.sleep(drip)  # that is what the reply is scripted to do
 
 
 def _chunked(body: bytes) -> bytes:

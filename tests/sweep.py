@@ -220,6 +220,7 @@ class Sweep:
         assert broken is None, f"{case}: after the recovery: {broken}"
         left = list((root / ".pz" / "state").glob("*.tmp"))
         assert left == [], f"{case}: {left} is left by a dead run"
+        self.look_further(case, model.scenario, root)
         if not again:
             return
         model.mutate(server, 7)
@@ -228,6 +229,10 @@ class Sweep:
         model.deliver()
         broken = model.broken_promise(server)
         assert broken is None, f"{case}: after the next run: {broken}"
+        self.look_further(case, model.scenario, root)
+
+    def look_further(self, case: object, scenario: Scenario, root: Path) -> None:
+        """What else must hold once a project has recovered."""
 
     def _recover(self, case: object, recovery: str, root: Path, begun: bool) -> None:
         """One retry, or one run, must do. A run that died before it was recorded leaves nothing to retry."""

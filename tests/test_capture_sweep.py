@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from postgres_server import KICK, Database, PostgresServer
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
 from pz.durable import Step
 from pz.testing.faults import WarmInterpreter
-from sweep import RECOVERIES, RUN, Stored, folder
+from sweep import RECOVERIES, RUN, folder
 from sweep_scenarios import Model, Scenario
 from test_postgres_sweep import PostgresFar, PostgresSweep
 
@@ -70,20 +70,9 @@ class CaptureSweep(PostgresSweep):
         """See `Sweep`."""
         return (*RUN, "--full-refresh") if stage == "refresh" else RUN
 
-    def check_recovery(
-        self,
-        case: object,
-        recovery: str,
-        root: Path,
-        model: Model,
-        before: Set[Stored],
-        runs: int,
-        *,
-        again: bool = True,
-    ) -> None:
-        """See `Sweep`; and there is one slot, which nobody else's death has left."""
-        super().check_recovery(case, recovery, root, model, before, runs, again=again)
-        slots = self.far(model.scenario, root).database.rows(
+    def look_further(self, case: object, scenario: Scenario, root: Path) -> None:
+        """There is one slot, and no death has left another."""
+        slots = self.far(scenario, root).database.rows(
             "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
         )
         assert [active for _, active in slots] == [False], f"{case}: slots that are left: {slots}"

@@ -108,7 +108,7 @@ def stopped_child(parent: int) -> psutil.Process:
             with suppress(psutil.NoSuchProcess):
                 if child.status() == psutil.STATUS_STOPPED:
                     return child
-        time.sleep(0.01)
+        time.sleep(0.01)  # nobody tells when a grandchild is stopped
     raise TimeoutError("no child was stopped")
 
 

@@ -90,7 +90,7 @@ def test_a_wait_that_the_server_asks_for_holds_for_all_nodes_of_the_connection(t
     def other(asked: Asked) -> Reply:
         """Pages without end until the first node has come back, so one of them is asked for within its wait."""
         refused.wait(120)
-        time.sleep(0.02)
+        time.sleep(0.02)  # else thousands of pages go by before the first node has read its answer
         return Reply.json([] if back.is_set() else [{"id": int(asked.query["page"])}])
 
     with Api() as api:

@@ -499,7 +499,7 @@ def test_a_slot_that_another_poll_uses_is_waited_for(tmp_path: Path, database: D
         polling = pool.submit(run, opened)
         while not database.rows("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
             assert not polling.done(), errors(polling.result())
-            time.sleep(0.01)
+            time.sleep(0.01)  # nobody tells when it waits
         other.rollback()
         assert errors(polling.result()) == {}
     assert differences(database) == []

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import lost_slot, translated
 from pz.connectors.postgres.parallel import Reader, merged
@@ -259,8 +259,10 @@ class CapturePartition:
             _require_same(control, capture, prior.shape, shape)
             target = _end_of_log(control)
             control.commit()  # durable: ok - nothing was written
-            closing.callback(cancel.on_cancel(control.cancel))
-            self._take_turn(control, prior, cancel)
+            closing.enter_context(ended_by(cancel, control))
+            take_turn(control, capture.slot, patient=True)
+            # Only now that nobody else has the slot is what it says of itself worth anything.
+            _require_slot(capture, find_slot(control, capture.slot), prior)
             if target < prior.lsn:
                 raise _lost(capture, "the server's log ends before the stored position: it was restored or replaced")
             window = ChangeWindow(capture.relation, shape, prior.lsn, target)
@@ -268,15 +270,6 @@ class CapturePartition:
             with lost_slot(capture.subject, LOST):
                 yield from self._stream(control, window, target, options, cancel)
             self._keys, self._token = shape.keys, Token(target, shape)
-
-    def _take_turn(self, control: psycopg.Connection[Any], prior: Token, cancel: CancelToken) -> None:
-        """Have the slot for this transaction; only then is what it says of itself worth anything."""
-        try:
-            take_turn(control, self.capture.slot, patient=True)
-        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
-            cancel.raise_if_set()
-            raise
-        _require_slot(self.capture, find_slot(control, self.capture.slot), prior)
 
     def _stream(
         self,
@@ -292,15 +285,11 @@ class CapturePartition:
             upto=literal(lsn_text(target)),
             publication=literal(quote(publication_name(capture.dataset))),
         )
-        try:
-            for message in _column(messages(control, statement)):
-                window.take(message)
-                if window.is_full(options):
-                    cancel.raise_if_set()
-                    yield window.batch()
-        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
-            cancel.raise_if_set()
-            raise
+        for message in _column(messages(control, statement)):
+            window.take(message)
+            if window.is_full(options):
+                cancel.raise_if_set()
+                yield window.batch()
         if len(window):
             yield window.batch()
 

@@ -7,7 +7,8 @@ replication); ADBC carries rows out of a table as Arrow.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     import psycopg
     from adbc_driver_postgresql.dbapi import Connection as AdbcConnection
 
-    from pz.connectors.contract import ConnectionSpec
+    from pz.connectors.contract import CancelToken, ConnectionSpec
 
-__all__ = ["PINNED", "Server"]
+__all__ = ["PINNED", "Server", "ended_by"]
 
 # The driver warns of what goes wrong while it closes a broken COPY, in the server's words, which may quote a row. Without a
 # handler Python prints that to the console.
@@ -130,13 +131,11 @@ class Server:
         import psycopg
 
         with translated(self.place):
+            # libpq's own parameters, all of them text; psycopg's stub takes them for its keyword arguments.
             connection = psycopg.connect("", **self.parameters(), prepare_threshold=None)  # type: ignore[arg-type]
-            try:
+            with _closed_on_failure(connection):
                 connection.execute(self._pin(statement_limit=not patient))
                 connection.commit()  # durable: ok - settings of the session
-            except BaseException:
-                connection.close()
-                raise
             return connection
 
     def replication(self) -> psycopg.Connection[Any]:
@@ -147,14 +146,11 @@ class Server:
         import psycopg
 
         with translated(self.place):
-            # The parameters are libpq's, all of them text; psycopg's stub takes them for its own keyword arguments.
+            # libpq's own parameters, all of them text; psycopg's stub takes them for its keyword arguments.
             connection = psycopg.connect("", **self.parameters(), replication="database", autocommit=True)  # type: ignore[arg-type]
-            try:
+            with _closed_on_failure(connection):
                 for name in ("client_encoding", *_LIMITS):
                     connection.execute(f"SET {name} TO '{PINNED.get(name, 0)}'")
-            except BaseException:
-                connection.close()
-                raise
             return connection
 
     def stream(self) -> AdbcConnection:
@@ -165,13 +161,10 @@ class Server:
         with translated(self.place):
             parameters: dict[str, Any] = self.parameters()
             connection = dbapi.connect(make_conninfo("", **parameters), autocommit=True)
-            try:
+            with _closed_on_failure(connection):
                 with connection.cursor() as cursor:
                     cursor.executescript(self._pin(statement_limit=False))
                 connection.adbc_connection.set_autocommit(False)
-            except BaseException:
-                connection.close()
-                raise
             return connection
 
     @property
@@ -194,3 +187,25 @@ class Server:
         if statement_limit:
             settings["statement_timeout"] = limit
         return settings
+
+
+@contextmanager
+def ended_by(cancel: CancelToken, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Let ``cancel`` end what waits for the server in the block. Raises `Cancelled` then."""
+    forget = cancel.on_cancel(connection.cancel)
+    try:
+        yield
+    except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
+        cancel.raise_if_set()
+        raise
+    finally:
+        forget()
+
+
+@contextmanager
+def _closed_on_failure(connection: psycopg.Connection[Any] | AdbcConnection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:  # an interrupt, too, must not leave a session behind that nobody knows
+        connection.close()
+        raise

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import CancelToken, CopyBlock, NotCopied
 from pz.connectors.postgres.catalog import Attribute, PgType
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.types import READ_AS, ReadColumn, numeric_shape, read_columns
-from pz.errors import Cancelled, PermanentError
+from pz.errors import PermanentError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -141,15 +141,9 @@ def stream(server: Server, passage: Passage, cancel: CancelToken, *, subject: st
         closing.enter_context(translated(subject))
         connection = server.control(patient=True)
         closing.callback(connection.close)
-        closing.callback(cancel.on_cancel(connection.cancel))
+        closing.enter_context(ended_by(cancel, connection))
         connection.execute("SET TRANSACTION READ ONLY")
-        try:
-            yield from _blocks(connection, passage.statement, cancel)
-        except Cancelled:
-            raise
-        except Exception:  # whatever the driver raises: a cancelled statement fails in the server's words
-            cancel.raise_if_set()
-            raise
+        yield from _blocks(connection, passage.statement, cancel)
 
 
 def _blocks(connection: psycopg.Connection[Any], statement: str, cancel: CancelToken) -> Iterator[CopyBlock]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import CancelToken, DatasetSpec
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.position import lsn_number, lsn_text
 from pz.durable import Step, step
 from pz.errors import Code, ConnectorError, PermanentError
@@ -145,17 +145,10 @@ def exported(server: Server, name: str, cancel: CancelToken, *, temporary: bool 
     with server.replication() as connection:
         modern = connection.info.server_version >= 150_000
         option = "(SNAPSHOT 'export')" if modern else "EXPORT_SNAPSHOT"
-        forget = cancel.on_cancel(connection.cancel)
-        try:
-            with step(Step.CAPTURE_SLOT):
-                row = connection.execute(
-                    f"CREATE_REPLICATION_SLOT {quote(name)} {kind}LOGICAL {PLUGIN} {option}"
-                ).fetchone()
-        except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
-            cancel.raise_if_set()
-            raise
-        finally:
-            forget()
+        with ended_by(cancel, connection), step(Step.CAPTURE_SLOT):
+            row = connection.execute(
+                f"CREATE_REPLICATION_SLOT {quote(name)} {kind}LOGICAL {PLUGIN} {option}"
+            ).fetchone()
         assert row is not None
         yield Exported(lsn_number(row[1]), str(row[2]))
 
