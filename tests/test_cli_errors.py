@@ -206,6 +206,8 @@ def test_init_makes_a_project_and_says_what_comes_next(tmp_path: Path) -> None:
     assert got.code == 0
     assert (tmp_path / "demo" / "project.yml").exists()
     assert f"next: cd {tmp_path / 'demo'} && pz run --all" in got.out
+    got = invoke("--project", str(tmp_path), "init", "web", "--template", "http")
+    assert f"next: cd {tmp_path / 'web'}; python server.py & pz run --all" in got.out
 
 
 def test_the_version_names_what_matters_for_a_report() -> None:

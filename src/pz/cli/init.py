@@ -62,10 +62,12 @@ def init(
     target = cli.project / name
     written = create(target, template)
     if not cli.quiet:
-        _tell(cli, target, written)
+        first = next(info.first for info in templates() if info.name == template)
+        _tell(cli, target, written, first)
     return ExitCode.OK
 
 
-def _tell(cli: Invocation, target: Path, written: list[Path]) -> None:
+def _tell(cli: Invocation, target: Path, written: list[Path], first: str | None) -> None:
     cli.output.out.line(f"created {target} ({len(written)} files)")
-    cli.output.out.line(f"next: cd {shlex.quote(str(target))} && pz run --all")
+    begin = f"cd {shlex.quote(str(target))}"
+    cli.output.out.line(f"next: {begin}; {first} & pz run --all" if first else f"next: {begin} && pz run --all")

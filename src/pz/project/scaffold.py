@@ -19,10 +19,11 @@ PROJECT_NAME = '"@PROJECT@"'
 
 @dataclass(frozen=True, slots=True)
 class TemplateInfo:
-    """A template and, in a line, what it shows."""
+    """A template and, in a line, what it shows; ``first`` is a command that its first run needs beside it."""
 
     name: str
     summary: str
+    first: str | None = None
 
 
 def templates() -> tuple[TemplateInfo, ...]:
@@ -31,7 +32,9 @@ def templates() -> tuple[TemplateInfo, ...]:
         TemplateInfo("minimal", "One csv file, one pipeline, one output."),
         TemplateInfo("sample", "Real flights: staging, a checked join, an aggregate, and three outputs."),
         TemplateInfo(
-            "http", "Three web APIs, played by a server that comes along: pages, a feed, a cursor, and rows sent back."
+            "http",
+            "Three web APIs, played by a server that comes along: pages, a feed, a cursor, and rows sent back.",
+            first="python server.py",
         ),
         TemplateInfo("incremental", "Reads only what is new since the last run and merges it into a DuckDB file."),
     )
