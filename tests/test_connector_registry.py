@@ -97,7 +97,11 @@ def test_a_number_where_text_is_due_says_to_quote_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("5432", 5432), (5.0, 5), ("-1", -1), ("05432", "05432"), (5.5, 5.5), ("5.0", "5.0")]
+    ("given", "kept"),
+    [
+        *[("5432", 5432), (5.0, 5), ("-1", -1), ("0", 0)],
+        *[(kept, kept) for kept in ("05432", 5.5, "5.0", "--1", "---5", "-", "-0", "", "\u0663", "9" * 5000)],
+    ],
 )
 def test_whole_numbers_in_other_spellings_become_integers_and_nothing_is_rounded(given: Any, kept: Any) -> None:
     assert coerce_options(Sample().connection_schema(), {"port": given})["port"] == kept

@@ -198,11 +198,37 @@ def test_link_headers_and_next_urls_are_followed_relative_and_absolute() -> None
         assert ids(read(api, {"pagination": paging, "items": "/v"}, ID)) == list(range(25))
 
 
-def test_links_are_parsed_as_the_standard_says_and_malformed_ones_are_none() -> None:
+def test_links_are_parsed_as_the_standard_says() -> None:
     assert next_link("<a>; rel=next") == "a"
     assert next_link('<a>; rel="prev"; x="<b>; rel=next", <c?d=1,2>; rel="last next"') == "c?d=1,2"
-    for broken in ("", "a; rel=next", "<a; rel=next", "<a>", "<a>; rel=next2", "<>; rel=next", "x <a>; rel=next"):
-        assert next_link(broken) is None
+    assert next_link(", , <a>; rel=next ,") == "a"
+    assert next_link("<p>; rel=prev, , <a>; rel=next") == "a"
+    assert next_link("<a>;rel='next'") == "a"
+    assert next_link('<a>; title="say \\"<b>; rel=next\\", twice"; rel=last, <c> ; ; REL = "Next"') == "c"
+    for none in ("", " , ", "<a>", "<a>; rel=next2", "<a>; rel", "<a>; rel=prev,"):
+        assert next_link(none) is None
+
+
+BROKEN_LINKS = (
+    "a; rel=next",
+    "<a; rel=next",
+    "x <a>; rel=next",
+    '<a>; rel="next',
+    "<>; rel=next",
+    "<a>; rel=prev <b>",
+    "<xxx",
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN_LINKS)
+def test_a_link_header_that_cannot_be_read_is_no_end(broken: str) -> None:
+    with pytest.raises(ValueError, match="link"):
+        next_link(broken)
+    with Api() as api:
+        api.on("GET", "/items", Reply.json(RECORDS[:10], link=broken))
+        failure = refused(api, {"pagination": {"strategy": "link_header"}})
+    assert failure.code is Code.PZ0764
+    assert "cannot be read" in failure.message
 
 
 def test_pages_of_a_post_carry_their_parameters_in_query_or_body() -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli_support import invoke
 from pz.connectors.contract import CancelToken
 from pz.engine.context import NodeContext
-from pz.errors import Code, ProjectError
+from pz.errors import Code, ProjectError, StateError
 from pz.runs.model import RunStatus
 from running import CONNECTIONS, errors, events_of, project, rows, run, statuses
 
@@ -364,10 +364,12 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     assert message.startswith("PZ0501 Conversion Error: Could not convert string '***' to INT32")
 
 
-def test_two_connections_may_lead_to_one_database_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", ["./w.duckdb", "pipelines/../w.duckdb", "link.duckdb"])
+def test_two_connections_may_lead_to_one_database_file(tmp_path: Path, other: str) -> None:
     """One reads and one writes: the file is attached once, for writing."""
+    (tmp_path / "link.duckdb").symlink_to("w.duckdb")
     files = {
-        "connections.yml": "a:\n  connector: duckdb\n  path: w.duckdb\nb:\n  connector: duckdb\n  path: ./w.duckdb\n",
+        "connections.yml": f"a:\n  connector: duckdb\n  path: w.duckdb\nb:\n  connector: duckdb\n  path: {other}\n",
         "pipelines/p.sql": "INSERT INTO {{ sink('b', 'copy', strategy: 'replace') }} SELECT * FROM {{ source('a', 't') }}",
         "pipelines/q.sql": "INSERT INTO {{ sink('a', 'more', strategy: 'append') }} SELECT * FROM {{ source('b', 't') }}",
     }
@@ -379,6 +381,39 @@ def test_two_connections_may_lead_to_one_database_file(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "w.duckdb") as file:
         assert file.execute("SELECT * FROM copy").fetchall() == [(7,)]
         assert file.execute("SELECT * FROM more").fetchall() == [(7,), (7,)]
+
+
+def test_one_of_two_connections_alone_may_write_whatever_name_its_file_has(tmp_path: Path) -> None:
+    files = {
+        "connections.yml": "a:\n  connector: duckdb\n  path: w.duckdb\nb:\n  connector: duckdb\n  path: link.duckdb\n",
+        "pipelines/p.sql": "INSERT INTO {{ sink('b', 'copy', strategy: 'replace') }} SELECT * FROM {{ source('a', 't') }}",
+    }
+    demo = project(tmp_path, files)
+    with duckdb.connect(tmp_path / "w.duckdb") as file:
+        file.execute("CREATE TABLE t AS SELECT 7 AS n")
+    link = tmp_path / "link.duckdb"
+    link.symlink_to("w.duckdb")
+    assert errors(run(demo)) == {}
+    link.unlink()
+    link.hardlink_to(tmp_path / "w.duckdb")
+    with pytest.raises(ProjectError, match=r"2 names \(hard links\)") as refused:
+        run(demo)
+    assert refused.value.problems[0].code is Code.PZ0724
+
+
+def test_a_path_through_a_link_and_back_is_another_place(tmp_path: Path) -> None:
+    """The state of one file must not hold for another that the text alone takes for the same."""
+    files = {
+        "data/t.csv": "id\n1\n5\n",
+        "other/data/t.csv": "id\n2\n9\n",
+        "pipelines/p.sql": "INSERT INTO {{ sink('lake', 't', strategy: 'append', duplicates: 'accept') }} SELECT * FROM "
+        "{{ source('files', 't', columns: {id: 'int'}, sync: {mode: 'incremental', cursor: 'id'}) }}",
+    }
+    assert errors(run(project(tmp_path, files))) == {}
+    (tmp_path / "other/sub").mkdir()
+    (tmp_path / "link").symlink_to("other/sub")
+    with pytest.raises(StateError, match="another source location"):
+        run(project(tmp_path, {"connections.yml": CONNECTIONS.replace("root: data", "root: link/../data")}))
 
 
 def test_a_root_is_one_place_however_it_is_spelled(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (same process)          SharesDatabase           works inside the run's DuckDB instead of opening a file twice
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
     (one writer)            LocatesOutputs           tells when two outputs are one and the same
+    (one opening)           LocatesConnections       tells when two connections lead to one and the same
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (cancellation)          Cancellable              ends a call that waits for a silent far side
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
@@ -90,6 +91,7 @@ __all__ = [
     "Gated",
     "IdentifiedPartition",
     "LiveScanningSource",
+    "LocatesConnections",
     "LocatesOutputs",
     "LogsMessages",
     "MarkedSession",
@@ -976,6 +978,18 @@ class LocatesOutputs(Protocol):
 
         Raises PermanentError for an output that cannot be. Called while planning; free of effects.
         """
+        ...
+
+
+@runtime_checkable
+class LocatesConnections(Protocol):
+    """A connector that can tell, offline, whether two connections lead to one thing that is opened once for both.
+
+    Absent means that they do where `Connector.location` is the same.
+    """
+
+    def place_of(self, connection: ConnectionSpec) -> str:
+        """The same text for connections that lead to one thing, links followed. Not shown."""
         ...
 
 

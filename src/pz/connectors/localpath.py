@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from pz.connectors.contract import PermanentError
 from pz.errors import Code, os_problem
@@ -39,8 +39,11 @@ def local_path(base: Path, text: str) -> Path:
 
 
 def spelled_path(text: str) -> str:
-    """The path as the project spells it, ``./out/`` and ``out`` alike; moving the project does not change it."""
-    return os.path.normpath(text)
+    """The path as the project spells it, ``./out/`` and ``out`` alike; moving the project does not change it.
+
+    A ``..`` stays: behind a symbolic link it leads elsewhere than the text before it says.
+    """
+    return PurePath(text).as_posix()
 
 
 def real_path(path: Path) -> Path:

@@ -6,6 +6,7 @@ Offline, and every problem at once. A message names the option, never its value:
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -167,8 +168,8 @@ def _schema_of(connector: Connector, side: Side) -> Schema | None:
 def _coerce(declared: Mapping[str, Any], value: Any) -> Any:
     if declared.get("type") != "integer":
         return value
-    if isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
-        return int(value) if str(int(value)) == value else value
+    if isinstance(value, str) and re.fullmatch(r"0|-?[1-9][0-9]{0,19}", value):  # no option is longer
+        return int(value)
     if isinstance(value, float) and value.is_integer() and abs(value) <= 2**53:
         return int(value)
     return value

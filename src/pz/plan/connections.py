@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pz.connectors.contract import ConnectionSpec, Connector, Sink, Source
+from pz.connectors.contract import ConnectionSpec, Connector, LocatesConnections, Sink, Source
 from pz.connectors.registry import Registry
 from pz.graph.model import Graph
 from pz.plan.specs import connection_spec
@@ -38,11 +38,12 @@ class Connections:
         targets = {sink.connection for sink in self.graph.sinks()}
         if name in targets:
             return True
-        kind, place = self.project.connections[name].connector, self._location(name)
-        return any(self.project.connections[t].connector == kind and self._location(t) == place for t in targets)
+        kind, place = self.project.connections[name].connector, self._place(name)
+        return any(self.project.connections[t].connector == kind and self._place(t) == place for t in targets)
 
-    def _location(self, name: str) -> Mapping[str, str]:
-        return self.connector(name).location(connection_spec(self.project, name))
+    def _place(self, name: str) -> str | Mapping[str, str]:
+        connector, spec = self.connector(name), connection_spec(self.project, name)
+        return connector.place_of(spec) if isinstance(connector, LocatesConnections) else connector.location(spec)
 
     @contextmanager
     def source(self, name: str) -> Iterator[Source]:

@@ -82,6 +82,10 @@ class DuckDb:
         """The path as the project spells it."""
         return {"path": spelled_path(str(connection.options.get("path", "")))}
 
+    def place_of(self, connection: ConnectionSpec) -> str:
+        """The file, which a run attaches once, whatever connections lead to it."""
+        return str(Place.of(connection).path)
+
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """Attach the file, or say that a write will create it."""
         place = Place.of(connection)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from pz.connectors.contract import Column, ConnectionSpec, ConnectorError, PermanentError
 from pz.connectors.databases import make_database
 from pz.connectors.duckdb.faults import explain
-from pz.connectors.localpath import local_path, not_a_directory, real_path
+from pz.connectors.localpath import local_path, not_a_directory, os_refusals, real_path
 from pz.errors import Code
 from pz.sqltext import filled, literal, qualified, quote
 
@@ -99,6 +99,20 @@ class Place:
             make_database(self.path)
         except duckdb.Error as error:
             raise self.explain(error) or error from error
+
+    def require_one_name(self) -> None:
+        """Raise PermanentError PZ0724 for a file with further names (hard links): its log lies beside one of them.
+
+        Who opened it by another name would not see that log, and two that write by two names ruin the file.
+        """
+        with os_refusals():
+            names = self.path.stat().st_nlink
+        if names > 1:
+            raise PermanentError(
+                f"DuckDB file '{self.shown}' has {names} names (hard links), so it cannot be written safely",
+                hint="give the connection a copy of its own (cp), or remove the other names",
+                code=Code.PZ0724,
+            )
 
     def table(self, entity: str) -> Table:
         """A table of the file."""

@@ -79,6 +79,7 @@ class DuckDbSink:
 
         if not self._place.path.exists():
             return OutputProbe(False)
+        self._place.require_one_name()
         table = self._place.table(output.entity)
         with self._place.cursor(self._shared) as cursor:
             columns = self._place.columns_of(cursor, table)

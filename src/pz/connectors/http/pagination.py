@@ -283,7 +283,10 @@ class Paging:
     def _told(self, page: Page, subject: str) -> str | None:
         """The cursor or URL that the page tells; None for missing, null and empty."""
         if self.strategy is Strategy.LINK_HEADER:
-            return next_link(page.headers.get("link", ""), str(self.options.get("rel", "next")))
+            try:
+                return next_link(page.headers.get("link", ""), str(self.options.get("rel", "next")))
+            except ValueError as error:
+                raise _not_believed(subject, "the Link header cannot be read, so it does not tell the end") from error
         if "header" in self.options:
             return page.headers.get(str(self.options["header"]).lower()) or None
         if "last_record_pointer" in self.options:
@@ -343,22 +346,27 @@ def _whole(found: object) -> int | None:
     return int(found) if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 19 else None
 
 
-_LINK = re.compile(r"\s*<([^>]*)>\s*((?:;[^,\"]*(?:\"[^\"]*\"[^,\"]*)*)*)")
-_PARAMETER = re.compile(r";\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*(\"[^\"]*\"|[^\s;,\"]+))?")
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_PARAMETER = rf"({_TOKEN})(?:\s*+=\s*+(\"(?:[^\"\\]|\\.)*+\"|[^\s;,\"]*+))?"
+_PARAMETERS = re.compile(rf"\s*+;\s*+(?:{_PARAMETER})?")
+# Elements of a list may be empty (RFC 9110, 5.6.1.2).
+_LINK = re.compile(rf"[\s,]*+<([^>]*+)>((?:\s*+;\s*+(?:{_PARAMETER})?)*+)\s*+(?:,|\Z)")
 
 
 def next_link(header: str, rel: str = "next") -> str | None:
-    """The target of the first link (RFC 8288) whose relations hold ``rel``; None when there is none, or it is malformed."""
-    at = 0
-    while at < len(header):
-        found = _LINK.match(header, at)
+    """The target of the first link (RFC 8288) whose relations hold ``rel``; None when there is none.
+
+    Raises ValueError for a header that cannot be read, and for such a link without a target: that is no sign of an end.
+    """
+    links, at = header.strip(", \t"), 0
+    while at < len(links):
+        found = _LINK.match(links, at)
         if found is None:
-            return None
-        for name, value in _PARAMETER.findall(found.group(2)):
-            if name.lower() == "rel" and rel.lower() in value.strip('"').lower().split():
-                return found.group(1).strip() or None
+            raise ValueError("no list of links")
+        for name, value in _PARAMETERS.findall(found.group(2)):
+            if name.lower() == "rel" and rel.lower() in value.strip("\"'").lower().split():
+                if not found.group(1).strip():
+                    raise ValueError("a link without a target")
+                return found.group(1).strip()
         at = found.end()
-        if at < len(header) and header[at] != ",":
-            return None
-        at += 1
     return None
