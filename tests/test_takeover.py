@@ -9,6 +9,7 @@ import pytest
 import pz
 from deaths import dying
 from promises import Promise, stored_position
+from pz.staging.session import StagingSession
 from pz.testing.reference import distribution_path
 from pz.testing.script import Fault
 from pz.testing.server import Server
@@ -62,3 +63,30 @@ def test_partitions_are_not_reused_where_no_upper_bound_was_pinned(tmp_path: Pat
     assert flow.broken(server, stored_position(root, flow.key)) is None
     assert opened.run(everything=True).exit_code == 0
     assert flow.broken(server, stored_position(root, flow.key)) is None
+
+
+def test_later_runs_do_not_open_the_staging_of_a_death_that_nothing_can_come_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each run paid for every death before it: cost grows with data, not with history."""
+    root = tmp_path / "project"
+    first, _ = flows(root, "feed-merge", "full-replace-streaming")
+    for _ in range(3):
+        with dying(root, lambda point, nth, total: (point, nth) == ("sink_prepare.before", 1)) as died:
+            pz.open_project(root, environ={}).run(everything=True)
+        assert died
+    opened: list[Path] = []
+    original = StagingSession.open_read_only
+
+    def open_read_only(run_dir: Path) -> StagingSession:
+        opened.append(run_dir)
+        return original(run_dir)
+
+    monkeypatch.setattr(StagingSession, "open_read_only", open_read_only)
+    first.mutate(Server(root / "far"), 3, [], [], 100)
+    assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
+    assert opened, "the first deaths had committed before they could store state: their record is needed"
+    assert stored_position(root, first.key) is not None
+    opened.clear()
+    assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
+    assert not opened

@@ -18,7 +18,7 @@ from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
-from pz.engine.reading import entry_record
+from pz.engine.reading import STATEFUL, entry_record
 from pz.errors import Code, ConnectorError, Problem, StateError
 from pz.events import EventBus
 from pz.graph.model import Node, SinkNode, SourceNode
@@ -70,19 +70,22 @@ def heal_finished(
 
 
 def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Problem, ...]:
-    sources = [s for s in prepared.graph.sources() if _may_heal(prepared, record, s)]
-    if not sources:
-        return ()
-    evidence = evidence_of(entry)
-    if evidence is None:
-        return ()
     state_dir = prepared.project.state_dir
     stored = {**watermark_store(state_dir).read(), **token_store(state_dir).read()}
-    seen = {s.key: stored.get(s.key) for s in sources if _unchanged(stored.get(s.key), record.stored.get(s.key))}
-    wanted = {s.id for s in sources if s.key in seen}
+    sources = [
+        source
+        for source in prepared.graph.sources()
+        if _may_heal(prepared, record, source) and _unchanged(stored.get(source.key), record.stored.get(source.key))
+    ]
+    # A dead run's staging is opened only for what may come of it: runs would pay for every death before them.
+    evidence = evidence_of(entry) if sources else None
+    if evidence is None:
+        return ()
+    wanted = {source.id for source in sources}
     candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
     if not candidates:
         return ()
+    seen = {source.key: stored.get(source.key) for source in sources}
     decisions = decide(prepared.graph, _with_settled(prepared, evidence, sources), candidates)
     return store_decisions(
         state_dir,
@@ -121,8 +124,8 @@ def _committed(prepared: Prepared, sink: SinkNode, attempt: SinkAttempt, record:
 
 
 def _may_heal(prepared: Prepared, record: RunRecord, source: SourceNode) -> bool:
-    """Whether the dataset is ours to touch: in this execution set (hence locked), and unchanged in id and place."""
-    if source.id not in prepared.execution:
+    """Whether the dataset is ours to touch: with state, in this execution set (hence locked), unchanged in id and place."""
+    if source.id not in prepared.execution or prepared.plan[source.id].read_shape not in STATEFUL:
         return False
     recorded = {node.id: node for node in record.nodes}
     involved: tuple[Node, ...] = (source, *outputs_below(prepared.graph, source))
