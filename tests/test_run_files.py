@@ -416,6 +416,24 @@ def test_a_path_through_a_link_and_back_is_another_place(tmp_path: Path) -> None
         run(project(tmp_path, {"connections.yml": CONNECTIONS.replace("root: data", "root: link/../data")}))
 
 
+def test_a_watermark_does_not_hold_for_another_path_of_the_dataset(tmp_path: Path) -> None:
+    """Else what the other files hold below it would never be read, without a word."""
+    sql = (
+        "INSERT INTO {{ sink('lake', 't', strategy: 'append', duplicates: 'accept') }} SELECT * FROM "
+        "{{ source('files', 't', path: '%s', columns: {id: 'int'}, sync: {mode: 'incremental', cursor: 'id'%s}) }}"
+    )
+    files = {"data/a/t.csv": "id\n1\n5\n", "data/b/t.csv": "id\n2\n9\n", "pipelines/p.sql": sql % ("a/*.csv", "")}
+    assert errors(run(project(tmp_path, files))) == {}
+    assert errors(run(project(tmp_path, {"pipelines/p.sql": sql % ("./a/*.csv", "")}))) == {}
+    with pytest.raises(StateError, match="when it read another path") as refused:
+        run(project(tmp_path, {"pipelines/p.sql": sql % ("b/*.csv", "")}))
+    assert refused.value.code is Code.PZ0705
+    assert errors(run(project(tmp_path, {"pipelines/p.sql": sql % ("b/*.csv", ", start: 'from_state'")}))) == {}
+    assert errors(run(project(tmp_path, {"pipelines/p.sql": sql % ("b/*.csv", "")}))) == {}, (
+        "the state is of the new path now"
+    )
+
+
 def test_a_root_is_one_place_however_it_is_spelled(tmp_path: Path) -> None:
     """What is stored for ``out`` still belongs to ``./out/``."""
     files = {

@@ -50,6 +50,17 @@ def test_a_new_output_may_consent_to_get_only_what_comes_from_now_on() -> None:
     assert len(check_binding("crm.orders", STORED, moved, cursor="id", from_state=True)) == 1
 
 
+def test_another_path_is_refused_unless_it_goes_on_where_the_old_one_ended() -> None:
+    earned, here = replace(EARNED, dataset="a"), replace(EARNED, dataset="b")
+    (problem,) = check_binding("crm.orders", replace(STORED, binding=earned), here, cursor="id")
+    assert (problem.code, "another path" in problem.message) == (Code.PZ0705, True)
+    assert "from_state" in problem.advice
+    assert check_binding("crm.orders", replace(STORED, binding=earned), here, cursor="id", from_state=True) == ()
+    assert check_binding("crm.orders", STORED, here, cursor="id") == (), (
+        "an entry from before paths were kept says nothing"
+    )
+
+
 def test_all_differences_are_reported_together() -> None:
     here = Binding("prod", {"lake.orders": "d2", "dwh.new": "d3"})
     assert len(check_binding("crm.orders", STORED, here, cursor="x")) == 4

@@ -695,8 +695,8 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0705: CodeInfo(
         "run",
-        "Stored state was earned at another place: another source, cursor or output.",
-        "Use `--full-refresh`, or `start: from_state` on an output that may begin here.",
+        "Stored state was earned at another place: another source, path, cursor or output.",
+        "Use `--full-refresh`, or `start: from_state` for an output or a path that may begin here.",
     ),
     Code.PZ0706: CodeInfo(
         "state",

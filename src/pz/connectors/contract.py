@@ -32,6 +32,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
     (one writer)            LocatesOutputs           tells when two outputs are one and the same
     (one opening)           LocatesConnections       tells when two connections lead to one and the same
+    (one place)             LocatesDatasets          tells where a dataset lies that does not lie where its name says
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (cancellation)          Cancellable              ends a call that waits for a silent far side
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
@@ -92,6 +93,7 @@ __all__ = [
     "IdentifiedPartition",
     "LiveScanningSource",
     "LocatesConnections",
+    "LocatesDatasets",
     "LocatesOutputs",
     "LogsMessages",
     "MarkedSession",
@@ -990,6 +992,18 @@ class LocatesConnections(Protocol):
 
     def place_of(self, connection: ConnectionSpec) -> str:
         """The same text for connections that lead to one thing, links followed. Not shown."""
+        ...
+
+
+@runtime_checkable
+class LocatesDatasets(Protocol):
+    """A connector whose datasets say by an option where they lie: state that was earned at one place is not used at another.
+
+    Absent means that a dataset's name says it, as a table's does.
+    """
+
+    def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
+        """What says where it lies below `Connector.location`, as the project spells it; never a secret."""
         ...
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pz.connectors.contract import LocatesDatasets
+from pz.connectors.location import digest as digest_of
 from pz.connectors.registry import Registry
 from pz.engine.locations import location_digest
-from pz.graph.model import Graph
+from pz.graph.model import Graph, SourceNode
+from pz.plan.connections import Connections
+from pz.plan.specs import dataset_spec
 from pz.project.model import Project
 from pz.state.advancement import outputs_below
 from pz.state.entries import Binding
@@ -27,6 +31,14 @@ def bindings_of(project: Project, graph: Graph, registry: Registry) -> Mapping[s
         source.id: Binding(
             digest(source.connection),
             {sink.name: digest(sink.connection) for sink in outputs_below(graph, source)},
+            _dataset_digest(project, registry, source),
         )
         for source in graph.sources()
     }
+
+
+def _dataset_digest(project: Project, registry: Registry, source: SourceNode) -> str:
+    connector = Connections(project, registry).connector(source.connection)
+    if not isinstance(connector, LocatesDatasets):
+        return ""
+    return digest_of(connector.dataset_location(dataset_spec(source)))

@@ -197,7 +197,11 @@ SYNC: Keys = (
         "'exclusive': also where every output merges, rows equal to the stored value are not read again (incremental).",
         {"enum": ["exclusive"]},
     ),
-    Key("start", "'from_state': a new output gets only what comes from now on.", {"enum": ["from_state"]}),
+    Key(
+        "start",
+        "'from_state': a new output, or another path, gives only what comes from now on.",
+        {"enum": ["from_state"]},
+    ),
     Key("slot", "Name of the replication slot (cdc).", _SCALAR),
 )
 

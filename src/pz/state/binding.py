@@ -14,6 +14,9 @@ from pz.state.entries import Binding, Entry, Watermark
 __all__ = ["check_binding"]
 
 _START_OVER = "run with --full-refresh to read everything again"
+_MOVED = (
+    f"{_START_OVER}, or declare `sync: {{ start: from_state }}` where the new place goes on where the old one ended"
+)
 _NEW_OUTPUT = f"{_START_OVER}, or declare `sync: {{ start: from_state }}` to deliver only what comes from now on"
 
 
@@ -28,13 +31,15 @@ def check_binding(
 ) -> tuple[Problem, ...]:
     """Say why the stored state of dataset ``key`` must not be used ``here``; empty when it may (all are PZ0705).
 
-    ``to_create`` names the outputs whose target does not exist yet; ``from_state`` is the consent that new outputs get
-    only what comes from now on. A full refresh uses no state, so there is nothing to check then.
+    ``to_create`` names the outputs whose target does not exist yet; ``from_state`` is the consent to get only what comes
+    from now on, in new outputs and from another path. A full refresh uses no state, so there is nothing to check then.
     """
     problems: list[Problem] = []
     earned = stored.binding
     if earned.location != here.location:
         problems.append(_refusal(f"the state of '{key}' was stored for another source location", _START_OVER))
+    if earned.dataset and earned.dataset != here.dataset and not from_state:
+        problems.append(_refusal(f"the state of '{key}' was stored when it read another path", _MOVED))
     if isinstance(stored.value, Watermark) and cursor is not None and stored.value.cursor != cursor:
         said = f"the state of '{key}' was stored for cursor '{stored.value.cursor}', not '{cursor}'"
         problems.append(_refusal(said, _START_OVER))

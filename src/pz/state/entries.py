@@ -39,10 +39,14 @@ Value = Watermark | Token
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where state is earned: the source's location digest and the digest of each output, by ``connection.entity``."""
+    """Where state is earned: the source's location digest and the digest of each output, by ``connection.entity``.
+
+    ``dataset`` is the digest of where the dataset lies below the location, empty where its name says that.
+    """
 
     location: str = ""
     outputs: Mapping[str, str] = field(default_factory=dict)
+    dataset: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,12 @@ class Entry:
 
 def entry_to_json(entry: Entry) -> dict[str, Any]:
     """The entry as state files and ``run.json`` hold it."""
-    where = {"location": entry.binding.location, "outputs": dict(sorted(entry.binding.outputs.items()))}
+    where: dict[str, Any] = {
+        "location": entry.binding.location,
+        "outputs": dict(sorted(entry.binding.outputs.items())),
+    }
+    if entry.binding.dataset:
+        where["dataset"] = entry.binding.dataset
     return {**value_to_json(entry.value), "runId": entry.run_id, **where}
 
 
@@ -70,9 +79,12 @@ def value_to_json(value: Value) -> dict[str, Any]:
 def entry_from_json(content: Mapping[str, Any]) -> Entry:
     """The entry that `entry_to_json` made the content of; ValueError when it is none."""
     location, outputs, run_id = content.get("location", ""), content.get("outputs", {}), content.get("runId")
-    if not isinstance(location, str) or not isinstance(outputs, dict) or not isinstance(run_id, str):
-        raise ValueError("its run or binding is malformed")
-    return Entry(value_from_json(content), run_id, Binding(location, outputs))
+    dataset = content.get("dataset", "")
+    if not isinstance(location, str) or not isinstance(dataset, str) or not isinstance(outputs, dict):
+        raise ValueError("its binding is malformed")
+    if not isinstance(run_id, str):
+        raise ValueError("its run is malformed")
+    return Entry(value_from_json(content), run_id, Binding(location, outputs, dataset))
 
 
 def value_from_json(content: Mapping[str, Any]) -> Value:

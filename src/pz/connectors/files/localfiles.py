@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec, ConnectorError
-from pz.connectors.files.formats import read_schema, write_schema
+from pz.connectors.contract import (
+    CONTRACT_MAJOR,
+    Capability,
+    ConnectionReport,
+    ConnectionSpec,
+    ConnectorError,
+    DatasetSpec,
+)
+from pz.connectors.files.formats import ReadOptions, read_schema, write_schema
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.files.reading import FileSource, SchemaCache
 from pz.connectors.files.writing import FileSink
@@ -88,6 +95,10 @@ class LocalFiles:
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
         """The root as the project spells it, so that moving the project does not change the place."""
         return {"root": spelled_path(str(connection.options.get("root", ".")))}
+
+    def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
+        """The path or glob."""
+        return {"path": spelled_path(ReadOptions.parse(dataset.entity, dataset.options).path)}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """A root that is there and can be listed, or that a write will create."""

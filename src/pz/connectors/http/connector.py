@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec
+from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec, DatasetSpec
 from pz.connectors.http.client import Client, Request
 from pz.connectors.http.paths import below
 from pz.connectors.http.reading_options import DATASET_SCHEMA
@@ -53,6 +53,10 @@ class Http:
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
         """The base URL."""
         return {"base_url": str(connection.options.get("base_url", "")).rstrip("/")}
+
+    def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
+        """The path of the resource, without its query."""
+        return {"path": str(dataset.options.get("path", "")).partition("?")[0].strip("/")}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """GET the base URL or ``check_path``; any 2xx is a yes."""
