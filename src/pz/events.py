@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AmbiguousDateInferenceDetected",
     "BreakerStateChanged",
+    "ConnectionWaiting",
     "ConnectorLog",
     "Event",
     "EventBus",
@@ -155,7 +156,7 @@ class NodeProgress(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RetryScheduled(Event):
-    """A transient failure will be tried again after ``delay_ms``."""
+    """A transient failure will be tried again after ``delay_ms``: of the node, or of one ``operation`` of its connector."""
 
     name: ClassVar[str] = "retry_scheduled"
     node_id: str
@@ -163,6 +164,7 @@ class RetryScheduled(Event):
     max_attempts: int
     delay_ms: int
     reason: str
+    operation: str | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +265,19 @@ class BreakerStateChanged(Event):
     name: ClassVar[str] = "breaker_state_changed"
     connection: str
     state: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionWaiting(Event):
+    """The next operation of a connection waits for seconds: its server asked for that (``server``), or ``rate_limit`` does.
+
+    ``wait_ms`` is how much longer, where that is known. A wait is told once; one of ``rate_limit`` once per run.
+    """
+
+    name: ClassVar[str] = "connection_waiting"
+    connection: str
+    reason: str
+    wait_ms: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

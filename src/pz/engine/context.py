@@ -21,8 +21,9 @@ from pz.connectors.contract import (
     Source,
     SpoolsToDisk,
 )
+from pz.engine.failures import describe
 from pz.engine.resilience.gate import Gate, Pacer
-from pz.events import ConnectorLog, EventBus, NodeProgress, Notice
+from pz.events import ConnectionWaiting, ConnectorLog, EventBus, NodeProgress, Notice, RetryScheduled
 from pz.graph.model import Graph, Node
 from pz.plan.connections import Connections
 from pz.plan.model import Plan, PlannedNode
@@ -74,8 +75,13 @@ class RunContext:
         """The connection's token bucket, shared by all its nodes of this run."""
         with self.lock:
             if connection not in self.pacers:
-                self.pacers[connection] = Pacer(self.project.connections[connection].rate_limit)
+                limit = self.project.connections[connection].rate_limit
+                self.pacers[connection] = Pacer(limit, lambda seconds: self._waits(connection, seconds))
             return self.pacers[connection]
+
+    def _waits(self, connection: str, seconds: float | None) -> None:
+        reason, wait_ms = ("rate_limit", None) if seconds is None else ("server", round(seconds * 1000))
+        self.bus.publish(ConnectionWaiting(run_id=self.run_id, connection=connection, reason=reason, wait_ms=wait_ms))
 
     @property
     def connections(self) -> Connections:
@@ -187,8 +193,22 @@ class NodeContext:
         if isinstance(side, LogsMessages):
             side.use_log(lambda message: self.run.log(connection, message))
         if isinstance(side, Gated):
-            self.gate = Gate(self.run.pacer(connection), self.planned.retry or RetryPolicy(), self.cancel)
+            policy = self.planned.retry or RetryPolicy()
+            self.gate = Gate(self.run.pacer(connection), policy, self.cancel, self._tries_again)
             side.use_gate(self.gate)
+
+    def _tries_again(self, label: str, attempt: int, most: int, delay: float, failure: BaseException) -> None:
+        self.run.bus.publish(
+            RetryScheduled(
+                run_id=self.run.run_id,
+                node_id=self.node.id,
+                attempt=attempt,
+                max_attempts=most,
+                delay_ms=round(delay * 1000),
+                reason=describe(failure).message,
+                operation=label,
+            )
+        )
 
     def _open_cursor(self) -> DuckDBPyConnection:
         """A staging cursor that the connector closes itself."""

@@ -10,6 +10,7 @@ from pz.codes import CODES, Code
 from pz.errors import Problem, Severity
 from pz.events import (
     BreakerStateChanged,
+    ConnectionWaiting,
     ConnectorLog,
     Event,
     LockAwaited,
@@ -104,13 +105,23 @@ def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
         case LockAwaited():
             return _note(event.message)
         case RetryScheduled():
+            what = "" if event.operation is None else f"{event.operation}: "
             again = f"attempt {event.attempt} of {event.max_attempts} failed, next in {event.delay_ms} ms"
-            return _note(f"{names.get(event.node_id, event.node_id)}: {again}: {event.reason}")
+            return _note(f"{names.get(event.node_id, event.node_id)}: {what}{again}: {event.reason}")
+        case ConnectionWaiting():
+            return _note(f"connection '{event.connection}': {_waiting(event)}")
         case ConnectorLog():
             return _note(f"connection '{event.connection}': {event.message}")
         case BreakerStateChanged():
             return _note(f"connection '{event.connection}': circuit breaker {event.state}")
     return None
+
+
+def _waiting(event: ConnectionWaiting) -> str:
+    """What a connection waits for, and how long."""
+    if event.wait_ms is None:
+        return f"operations wait for its {event.reason}"
+    return f"the next operation waits {event.wait_ms / 1000:.0f} s, because the {event.reason} asked for it"
 
 
 class Repeats:

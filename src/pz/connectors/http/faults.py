@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pz.connectors.http.waits import retry_after
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
 
-__all__ = ["TRANSIENT", "NoAnswer", "NothingSent", "Refused", "network_errors", "status_error"]
+__all__ = ["TRANSIENT", "NoAnswer", "NothingSent", "Refused", "Unavailable", "network_errors", "status_error"]
 
 TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -64,6 +64,19 @@ class Refused(PermanentError):
         self.status = status
 
 
+class Unavailable(TransientError):
+    """A status that another attempt may change."""
+
+    def __init__(self, message: str, status: int, retry_after: float | None) -> None:
+        super().__init__(message, retry_after=retry_after, code=Code.PZ0762, hint=_HINTS.get(status))
+        self.status = status
+
+    @property
+    def may_have_taken(self) -> bool:
+        """Whether what was sent may have been done before this answer: a gateway knows only that none came to it."""
+        return self.status >= 500
+
+
 def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt: str) -> ConnectorError:
     """The error of a response that is no success. ``excerpt`` is redacted already; empty when there is none to show."""
     words = _WORDS.get(status, "a redirect is not followed" if 300 <= status < 400 else "it is refused")
@@ -71,7 +84,7 @@ def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt:
     if excerpt:
         message += f"; the server says: {excerpt}"
     if status in TRANSIENT:
-        return TransientError(message, retry_after=retry_after(headers), code=Code.PZ0762, hint=_HINTS.get(status))
+        return Unavailable(message, status, retry_after(headers))
     return Refused(message, status)
 
 

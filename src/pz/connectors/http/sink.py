@@ -30,7 +30,7 @@ from pz.connectors.http.chunks import Chunk, Chunker, idempotency_key
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.encode import RowEncoder
 from pz.connectors.http.fates import Refusal, Unclear, refusals, told
-from pz.connectors.http.faults import NoAnswer
+from pz.connectors.http.faults import NoAnswer, Unavailable
 from pz.connectors.http.headers import lowered
 from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
@@ -292,6 +292,12 @@ class ChunkedSession(HttpSession):
             if self._safe:
                 raise
             raise self._unknown(f"{lost.message}; {len(chunk)} row(s) may be there or not") from lost
+        except Unavailable as failure:
+            if not self._safe and failure.may_have_taken:
+                failure.message += (
+                    f"; {len(chunk)} row(s) may be there all the same, and another attempt sends them again"
+                )
+            raise
         refused = self._refused(chunk, answer)
         if refused:
             self._stop(chunk, refused)
