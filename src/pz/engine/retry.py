@@ -44,7 +44,7 @@ def retry(
     """
     entry = _last_run(root / ".pz")
     if entry.status is RunStatus.SUCCESS:
-        return _nothing(entry, bus, "nothing to retry: the last run succeeded")
+        return _nothing(entry, bus, f"nothing to retry: the last run, {entry.run_id}, succeeded")
     lock = hold(entry.path, entry.run_id)
     if lock is None:
         raise _still_running(entry)
