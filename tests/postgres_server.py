@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +49,7 @@ SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication
 UNION ALL
 SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)'
 """
-READY = b"database system is ready to accept connections"
+READY = re.compile(rb"database system is ready to accept (read-only )?connections")
 SUPERUSER = "pz"
 PASSWORD = "p/@ss%w:o?r#d"
 """Characters that break connection strings which are glued together."""
@@ -137,7 +139,7 @@ class PostgresServer:
         log = (self.folder / "log").open("ab", buffering=0)
         for line in stream:
             log.write(line)
-            if READY in line:
+            if READY.search(line):
                 break
         else:
             log.close()
@@ -174,6 +176,32 @@ class PostgresServer:
             for key, value in settings.items():
                 connection.execute(f"ALTER DATABASE {name} SET {key} TO '{value}'")
         return Database(self, name)
+
+    def standby(self) -> PostgresServer:
+        """A server that follows this one by streaming replication, and takes no writes."""
+        folder = Path(tempfile.mkdtemp(prefix="pz-postgres-"))
+        if self.user is not None:
+            shutil.chown(folder, self.user)
+        made = PostgresServer(folder, _free_port(), self.user, self.bin)
+        command = [
+            *(str(self.bin / "pg_basebackup"), "-D", str(made.data), "-h", "127.0.0.1", "-p", str(self.port)),
+            *("-U", SUPERUSER, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+        ]
+        subprocess.run(command, user=self.user, check=True, cwd="/", env={**os.environ, "PGPASSWORD": PASSWORD})
+        with (made.data / "postgresql.conf").open("a") as out:
+            out.write(f"port = {made.port}\nunix_socket_directories = '{folder}'\n")
+        made.start()
+        return made
+
+    def following(self, database: Database) -> Database:
+        """The database on this standby, once it has everything that was committed until now."""
+        with database.connect() as connection:
+            (position,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone() or ("0/0",)
+        followed = Database(self, database.name)
+        with self.connect() as connection:
+            while connection.execute("SELECT pg_last_wal_replay_lsn() >= %s", [position]).fetchone() != (True,):
+                time.sleep(0.05)  # the standby applies the log in its own time
+        return followed
 
     def connect(self, dbname: str = "postgres") -> psycopg.Connection[Any]:
         """A superuser's connection that commits every statement."""

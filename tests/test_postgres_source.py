@@ -438,9 +438,9 @@ def test_a_server_that_is_busy_is_told_with_what_to_do(database: Database) -> No
         with pytest.raises(TransientError) as refused:
             source_of(database, command_timeout_seconds=1).probe(dataset())
         assert "command_timeout_seconds" in str(refused.value.hint)
-    with pytest.raises(TransientError) as refused:
+    with pytest.raises(PermanentError) as unsecured:
         source_of(database, ssl_mode="require").probe(dataset())
-    assert "ssl_mode" in str(refused.value.hint)
+    assert "ssl_mode" in str(unsecured.value.hint)
     in_use = psycopg.errors.ObjectInUse("slot is active for PID 7")
     assert "pg_terminate_backend" in str(translate(in_use, "s").hint)
     full = RuntimeError('FATAL:  too many connections for role "r"')

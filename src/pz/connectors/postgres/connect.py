@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.localpath import local_path
 from pz.connectors.postgres.faults import translated
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pz.connectors.contract import CancelToken, ConnectionSpec
 
-__all__ = ["PINNED", "Server", "ended_by"]
+__all__ = ["PINNED", "Server", "connection_faults", "ended_by"]
 
 # The driver warns of what goes wrong while it closes a broken COPY, in the server's words, which may quote a row. Without a
 # handler Python prints that to the console.
@@ -47,6 +48,9 @@ PINNED: Mapping[str, str] = {
 
 _LIMITS = ("idle_in_transaction_session_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout")
 
+_TLS_FILES = {"ca_file": "sslrootcert", "client_cert": "sslcert", "client_key": "sslkey"}
+"""The options that name files, as libpq calls them."""
+
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 CONNECTION_SCHEMA: Mapping[str, Any] = {
@@ -60,7 +64,21 @@ CONNECTION_SCHEMA: Mapping[str, Any] = {
         "database": {"type": "string", "minLength": 1, "description": "Name of the database."},
         "user": {"type": "string", "description": "Role to log in as."},
         "password": {"type": "string", "description": "Password of the role."},
-        "ssl_mode": {"enum": list(_SSL_MODES), "description": "As libpq's sslmode (default prefer)."},
+        "ssl_mode": {
+            "enum": list(_SSL_MODES),
+            "description": "As libpq's sslmode (default prefer; verify-full with `ca_file`).",
+        },
+        "ca_file": {
+            "type": "string",
+            "minLength": 1,
+            "description": "PEM file of authorities that the server must be of.",
+        },
+        "client_cert": {"type": "string", "minLength": 1, "description": "PEM file of a client certificate."},
+        "client_key": {
+            "type": "string",
+            "minLength": 1,
+            "description": "PEM file of its key, readable by its owner alone.",
+        },
         "connect_timeout_seconds": {
             "type": "integer",
             "minimum": 1,
@@ -77,6 +95,18 @@ CONNECTION_SCHEMA: Mapping[str, Any] = {
 }
 
 
+def connection_faults(connection: ConnectionSpec) -> Iterator[str]:
+    """Everything about TLS that the schema does not see; offline. libpq would read a missing file as none."""
+    options = connection.options
+    for option in _TLS_FILES:
+        if option in options and not local_path(connection.base_dir, str(options[option])).is_file():
+            yield f"{option} '{options[option]}' is not a file"
+    if ("client_cert" in options) != ("client_key" in options):
+        yield "client_cert and client_key go together"
+    if "ca_file" in options and options.get("ssl_mode", "verify-full") not in {"verify-full", "verify-ca", "require"}:
+        yield f"ca_file is of no use with ssl_mode: {options['ssl_mode']}"
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Where to connect, as whom, and how long to wait. Never printed: it holds the password."""
@@ -89,6 +119,7 @@ class Server:
     ssl_mode: str | None
     connect_timeout: int
     command_timeout: int
+    tls_files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, connection: ConnectionSpec) -> Server:
@@ -100,9 +131,14 @@ class Server:
             database=str(options["database"]),
             user=options.get("user"),
             password=options.get("password"),
-            ssl_mode=options.get("ssl_mode"),
+            ssl_mode=options.get("ssl_mode", "verify-full" if "ca_file" in options else None),
             connect_timeout=int(options.get("connect_timeout_seconds", 15)),
             command_timeout=int(options.get("command_timeout_seconds", 30)),
+            tls_files={
+                name: str(local_path(connection.base_dir, str(options[option])))
+                for option, name in _TLS_FILES.items()
+                if option in options
+            },
         )
 
     def __repr__(self) -> str:
@@ -117,6 +153,7 @@ class Server:
             "user": self.user,
             "password": self.password,
             "sslmode": self.ssl_mode,
+            **self.tls_files,
             "connect_timeout": self.connect_timeout,
             "application_name": "pz",
             "keepalives_idle": 30,

@@ -11,7 +11,7 @@ from pz.connectors.contract import (
     ConnectionReport,
     ConnectionSpec,
 )
-from pz.connectors.postgres.connect import CONNECTION_SCHEMA, Server
+from pz.connectors.postgres.connect import CONNECTION_SCHEMA, Server, connection_faults
 from pz.connectors.postgres.sink import OUTPUT_SCHEMA, PostgresSink
 from pz.connectors.postgres.source import DATASET_SCHEMA, PostgresSource
 from pz.errors import ConnectorError
@@ -53,8 +53,8 @@ class Postgres:
         return OUTPUT_SCHEMA
 
     def validate(self, connection: ConnectionSpec) -> Sequence[str]:
-        """Nothing beyond the schema."""
-        return []
+        """The files and the mode of TLS."""
+        return list(connection_faults(connection))
 
     def location(self, connection: ConnectionSpec) -> Mapping[str, str]:
         """Host, port and database."""

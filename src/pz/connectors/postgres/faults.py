@@ -42,10 +42,20 @@ _NAMES = {
 
 BUSY = "wait until connections are free, lower max_concurrency, or raise the limit of the server or the role"
 
-# Words of refusals that come before the server says a SQLSTATE.
+# Words of refusals that come before the server says a SQLSTATE: the first will be the same next time.
+_REFUSED = {
+    "certificate verify failed": "set ca_file to the authority of the server's certificate",
+    "does not match host name": "connect by a name of the certificate, or set ssl_mode: verify-ca",
+    "root certificate": "set ca_file to the authority of the server's certificate",
+    "client certificate": "set client_cert and client_key",
+    "certificate file": "correct client_cert and client_key",
+    "private key file": "correct client_key; only its owner may read it",
+    "does not support SSL": "set ssl_mode to what the server offers",
+    "no encryption": "set ssl_mode: require, or let the server's pg_hba.conf accept this login",
+    "pg_hba.conf": "let the server's pg_hba.conf accept this login",
+}
 _CONNECTING = {
     "SSL": "set ssl_mode to what the server offers",
-    "certificate": "put the authority's certificate where libpq looks for it, or set ssl_mode to what is to be checked",
     "too many c": BUSY,
     "connection slots are reserved": BUSY,
 }
@@ -122,9 +132,11 @@ def translate(failure: BaseException, subject: str) -> ConnectorError:
 def _without_state(failure: BaseException, message: str) -> ConnectorError:
     """Refused logins come without SQLSTATE at connect time; everything else without one is the network's."""
     text = str(failure)
-    for words, state in (("password authentication failed", "28P01"), ("no pg_hba.conf entry", "28000")):
-        if words in text:
-            return PermanentError(f"{message.partition(': ')[0]}: {_NAMES[state]}", hint=_hint(state))
+    if "password authentication failed" in text:
+        return PermanentError(f"{message.partition(': ')[0]}: {_NAMES['28P01']}", hint=_hint("28P01"))
+    refused = next((hint for words, hint in _REFUSED.items() if words in text), None)
+    if refused is not None:
+        return PermanentError(message, hint=refused)
     if re.search(r'(database|role) "[^"]*" does not exist', text):
         return PermanentError(message, hint="check database and user of the connection")
     if re.search(r"ReadRecord|overflow|schema", text):

@@ -96,6 +96,7 @@ class PostgresSink:
         """See `ProbingSink`: existence, kind, keys, privileges, and what the replace method needs."""
         name = Name.of(output.entity)
         with translated(f"target {name}"), self._server.control() as connection:
+            _require_primary(connection, name)
             table = check_target(connection, output)
             if table is None:
                 return OutputProbe(False)
@@ -167,6 +168,13 @@ def _columns(table: Table) -> tuple[Column, ...] | None:
         return tuple(Column(read.name, read.duckdb) for read in read_columns(table.columns, None, subject=""))
     except ConnectorError:
         return None  # a column that pz could not read may still be written
+
+
+def _require_primary(connection: psycopg.Connection[Any], name: Name) -> None:
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    if row is not None and row[0]:
+        message = f"target {name}: the server is a standby, which cannot be written"
+        raise PermanentError(message, hint="connect to the primary", code=Code.PZ0741)
 
 
 def _require_privileges(connection: psycopg.Connection[Any], output: OutputSpec, table: Table) -> None:

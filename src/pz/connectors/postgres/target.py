@@ -23,7 +23,7 @@ DELETED_AT = "_pz_deleted_at"
 MAX_NAME_BYTES = 63
 _WRITABLE = frozenset("rpf")
 
-SCHEMA_EXISTS = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s)"
+MAY_CREATE = "SELECT has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace WHERE nspname = %s"
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,13 @@ def check_target(connection: psycopg.Connection[Any], output: OutputSpec) -> Tab
     name = Name.of(output.entity)
     table = find_table(connection, name)
     if table is None:
-        row = connection.execute(SCHEMA_EXISTS, [name.schema]).fetchone()
-        if not (row and row[0]):
-            raise _refusal(
-                output, f"the schema {quote(name.schema)} does not exist", "create the schema; pz creates tables only"
-            )
+        schema = quote(name.schema)
+        row = connection.execute(MAY_CREATE, [name.schema]).fetchone()
+        if row is None:
+            raise _refusal(output, f"the schema {schema} does not exist", "create the schema; pz creates tables only")
+        if not row[0]:
+            hint = f"create the table, or GRANT CREATE ON SCHEMA {schema} TO the role"
+            raise _refusal(output, f"it does not exist, and the role may not create it in the schema {schema}", hint)
         return None
     if table.kind not in _WRITABLE:
         raise _refusal(output, f"it is a {table.kind_shown}", "write to a table")
