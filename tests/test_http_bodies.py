@@ -324,3 +324,29 @@ def test_what_is_nested_too_deeply_is_told_as_that(options: Any, columns: Any, f
         with pytest.raises(PermanentError, match="nested too deeply") as caught:
             read(api, {**options, **more}, columns)
         assert caught.value.code == Code.PZ0765
+
+
+@pytest.mark.parametrize("text", [b'"\xff"', b'"\\ud800"', b"NaN"])
+@pytest.mark.parametrize("way", ["record", "nested", "path", "cursor", "last record", "raw", "unique"])
+def test_what_is_no_json_is_told_as_that_wherever_it_stands(text: bytes, way: str) -> None:
+    """Bytes that are no UTF-8, half a surrogate pair, and a number that json has not: some were internal errors."""
+    cursor: dict[str, Any] = {"strategy": "cursor", "param": "c", "pointer": "/next"}
+    last: dict[str, Any] = {"strategy": "cursor", "param": "c", "last_record_pointer": "/t", "more_pointer": "/more"}
+    ways: dict[str, dict[str, Any]] = {
+        "path": {"items": "$.items[*]"},
+        "cursor": {"items": "/items", "pagination": cursor},
+        "last record": {"items": "/items", "pagination": last},
+        "unique": {"items": "/items", "unique": "/t"},
+    }
+    options = ways.get(way, {"items": "/items"})
+    value = b'{"x":' + text + b"}" if way == "nested" else text
+    if way == "cursor":
+        body = b'{"items":[{"id":1}],"next":' + text + b"}"
+    else:
+        body = b'{"more":true,"items":[{"id":1,"t":' + value + b"}]}"
+    columns = None if way == "raw" else {"id": "bigint"} if way == "last record" else {"id": "bigint", "t": "varchar"}
+    with Api() as api:
+        api.on("GET", "/items", Reply(200, {"Content-Type": "application/json"}, body))
+        with pytest.raises(PermanentError, match=r"GET api:/items: .*(json|UTF-8)") as caught:
+            read(api, options, columns)
+        assert caught.value.code == Code.PZ0765

@@ -67,6 +67,60 @@ def test_offsets_advance_by_the_size_and_a_total_saves_the_last_request() -> Non
             assert len(api.requests()) - before == 3
 
 
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize(
+    ("gives", "told"),
+    [
+        (7, "more records follow a page that has fewer than size (10), so some may have been stepped over"),
+        (15, "a page has 15 records and size is 10, so the next one would repeat some"),
+    ],
+)
+def test_an_api_that_gives_pages_of_another_size_is_refused_where_offsets_would_miss_its_records(
+    gives: int, told: str, start: int
+) -> None:
+    """Before, 25 records became 20 without a word, or 40."""
+
+    def answer(asked: Asked) -> Reply:
+        at = int(asked.query["offset"])
+        return Reply.json(RECORDS[at : at + gives])
+
+    paging = {"strategy": "offset", "param": "offset", "size_param": "limit", "size": 10, "start": start}
+    with Api() as api:
+        api.route("GET", "/items", answer)
+        error = refused(api, {"pagination": paging})
+        assert error.code is Code.PZ0764
+        assert told in error.message
+
+
+def test_an_api_that_filters_its_pages_may_have_short_ones() -> None:
+    paging = {"strategy": "offset", "param": "offset", "size": 10, "allow_short_pages": True}
+
+    def answer(asked: Asked) -> Reply:
+        at = int(asked.query["offset"])
+        return Reply.json([record for record in RECORDS[at : at + 10] if record["id"] % 3])
+
+    with Api() as api:
+        api.route("GET", "/items", answer)
+        assert ids(read(api, {"pagination": paging}, ID)) == [n for n in range(25) if n % 3]
+        assert "more records follow" in refused(api, {"pagination": {**paging, "allow_short_pages": False}}).message
+
+
+def test_a_page_of_nested_records_is_counted_by_its_list() -> None:
+    """Three records to a list entry: more records than size, and none is stepped over."""
+
+    def answer(asked: Asked) -> Reply:
+        at = int(asked.query["offset"])
+        orders = [{"lines": [{"id": 3 * n + k} for k in range(3)]} for n in range(25)][at : at + 10]
+        return Reply.json({"orders": orders, "more": at + 10 < 25})
+
+    paging = {"strategy": "offset", "param": "offset", "size": 10}
+    with Api() as api:
+        api.route("GET", "/items", answer)
+        for told in ({"count_pointer": "/orders"}, {"more_pointer": "/more"}):
+            options = {"pagination": {**paging, **told}, "items": "$.orders[*].lines[*]"}
+            assert ids(read(api, options, ID)) == list(range(75))
+
+
 @pytest.mark.parametrize(
     ("totals", "sizes", "told"),
     [

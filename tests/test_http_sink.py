@@ -418,6 +418,30 @@ def test_an_answer_that_does_not_tell_every_fate_is_no_success(answer: Reply) ->
             send(api, output(options=safe), batch(0, 3))
 
 
+def test_an_answer_of_many_statuses_is_no_success_unless_it_is_declared_how_to_read_them() -> None:
+    """Before, rows that the API had refused one by one counted as delivered."""
+    keys = pa.record_batch({"id": [7]}, pa.schema([("id", pa.int64())]))
+    with Api() as api:
+        for method, path in (("POST", "/rows"), ("PUT", "/rows/*"), ("DELETE", "/rows/*")):
+            api.on(method, path, Reply.json({"results": [{"status": 201}, {"status": 422}, {"status": 201}]}, 207))
+        ledger = Ledger()
+        with pytest.raises(OutcomeUnknown, match="status 207 says that each row has one of its own"):
+            send(api, output(), batch(0, 3), ledger=ledger)
+        with pytest.raises(PermanentError, match="status 207 says") as caught:
+            send(api, output(options={"idempotency_header": "X-Key"}), batch(0, 3), ledger=ledger)
+        assert caught.value.code is Code.PZ0768
+        with pytest.raises(PermanentError, match=r"PUT api:/rows/\{key\}: status 207 does not tell"):
+            send(api, output(MERGE), batch(0, 3), ledger=ledger)
+        session = begin(api, output(MERGE, {"delete_path": "/rows/{key}"}))
+        with pytest.raises(PermanentError, match=r"DELETE api:/rows/\{key\}: status 207 does not tell"):
+            session.apply_deletes(keys)
+        session.close()
+        assert ledger.rows == 0
+        with pytest.raises(PermanentError, match="refused 1 of 3"):
+            send(api, output(options={"partial": PARTIAL}), batch(0, 3), ledger=ledger)
+        assert (ledger.rows, ledger.accepted) == (1, {2})
+
+
 def test_deletes_follow_the_rows_and_what_is_gone_is_deleted() -> None:
     options = {"delete_path": "/rows/{key}"}
     with Api() as api:

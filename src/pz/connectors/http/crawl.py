@@ -49,6 +49,7 @@ class FetchedPage:
     position: Position
     answer: Answer
     fetched_at: datetime
+    subject: str = ""
     document: Document | None = None
     counted: int = 0
     last: Any = None
@@ -69,7 +70,7 @@ class FetchedPage:
 
     def last_at(self, pointer: str) -> Any:
         """The value in the last record; MISSING when there is none."""
-        return MISSING if self.last is None else Document(bytes(self.last), "").at(parts_of(pointer))
+        return MISSING if self.last is None else Document(bytes(self.last), self.subject).at(parts_of(pointer))
 
 
 class Crawl:
@@ -196,7 +197,7 @@ class Crawl:
     def _received(self, position: Position, answer: Answer) -> FetchedPage:
         """A whole page of the right kind. Runs inside the gated call, so that a cut page is asked for again."""
         answer = self._opened(answer)
-        page = FetchedPage(position, answer, datetime.now(UTC))
+        page = FetchedPage(position, answer, datetime.now(UTC), self._subject)
         self._check_status(answer)
         self._check_type(answer)
         if self._options.format is BodyFormat.JSON:

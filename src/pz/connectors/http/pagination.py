@@ -71,7 +71,13 @@ PAGINATION_SCHEMA: Mapping[str, Any] = {
         },
         "stop_on_short_page": {
             "type": "boolean",
-            "description": "page, offset: a page of fewer than size records is the last (default false: an empty one is).",
+            "description": "page, offset: a page of fewer than size records is the last (default false: an empty one is). "
+            "Where the API gives less than size, the first page is taken for the last.",
+        },
+        "allow_short_pages": {
+            "type": "boolean",
+            "description": "offset: pages of fewer than size records may come before the last, because the API filters what "
+            "it has cut (default false: refused, because an API that gives less than size leaves records out).",
         },
     },
 }
@@ -91,7 +97,7 @@ _FURTHER: Mapping[Strategy, frozenset[str]] = {
     Strategy.NONE: frozenset(),
     Strategy.LINK_HEADER: _SIZED | _TOLD | {"rel"},
     Strategy.PAGE: _SIZED | _TOLD | _COUNTED,
-    Strategy.OFFSET: _SIZED | _TOLD | _COUNTED,
+    Strategy.OFFSET: _SIZED | _TOLD | _COUNTED | {"allow_short_pages"},
     Strategy.CURSOR: _SIZED | _TOLD | {"pointer", "header", "last_record_pointer"},
     Strategy.NEXT_URL: _SIZED | _TOLD,
 }
@@ -122,6 +128,8 @@ def paging_faults(options: Mapping[str, Any]) -> Iterator[str]:
         yield "pagination: size needs size_param"
     if "stop_on_short_page" in given and "size" not in given:
         yield "pagination: stop_on_short_page needs size"
+    if {"allow_short_pages", "stop_on_short_page"} <= {name for name in given if block[name] is True}:
+        yield "pagination: allow_short_pages and stop_on_short_page exclude each other"
     if {"total_pointer", "total_header"} <= given:
         yield "pagination: total_pointer and total_header exclude each other"
     yield from _around(kind, block, options)
@@ -201,11 +209,17 @@ class Paging:
 
     strategy: Strategy = Strategy.NONE
     options: Mapping[str, Any] = field(default_factory=dict)
+    counts_pages: bool = True
+    """Whether a page's records are what its size is about; not where a JSONPath takes them from deeper down."""
 
     @classmethod
-    def of(cls, block: Mapping[str, Any] | None) -> Paging:
-        """From the option; none is one page."""
-        return cls() if block is None else cls(Strategy(block["strategy"]), block)
+    def of(cls, options: Mapping[str, Any]) -> Paging:
+        """From the options of a dataset; without ``pagination`` there is one page."""
+        block = options.get("pagination")
+        if block is None:
+            return cls()
+        deep = str(options.get("items", "")).startswith("$")
+        return cls(Strategy(block["strategy"]), block, not deep or "count_pointer" in block)
 
     @property
     def in_body(self) -> bool:
@@ -263,6 +277,8 @@ class Paging:
     def _counted(
         self, here: Position, before: Position, page: Page, more: bool | None, subject: str
     ) -> Position | None:
+        if self.strategy is Strategy.OFFSET and self.counts_pages:
+            self._check_size(before, page, subject)
         pages = self._number(page, "total_pages_pointer", subject)
         if pages is not None:
             if here.index >= pages:
@@ -276,6 +292,23 @@ class Paging:
         step = 1 if self.strategy is Strategy.PAGE else int(self.options["size"])
         assert before.value is not None
         return replace(here, value=str(int(before.value) + step))
+
+    def _check_size(self, before: Position, page: Page, subject: str) -> None:
+        """Raise where offsets that advance by ``size`` step over records, or back into those that came already."""
+        size, short = int(self.options["size"]), bool(self.options.get("allow_short_pages"))
+        if page.count > size:
+            raise _not_believed(
+                subject,
+                f"a page has {page.count} records and size is {size}, so the next one would repeat some",
+                "set size_param, or size to what the API gives",
+            )
+        assert before.value is not None
+        if page.count and not short and before.seen < int(before.value) - int(self.options.get("start", 0)):
+            raise _not_believed(
+                subject,
+                f"more records follow a page that has fewer than size ({size}), so some may have been stepped over",
+                "set size to what the API gives at most, or allow_short_pages: true where it filters its pages",
+            )
 
     def _is_short(self, page: Page) -> bool:
         return bool(self.options.get("stop_on_short_page")) and page.count < int(self.options["size"])

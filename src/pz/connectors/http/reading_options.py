@@ -186,7 +186,7 @@ class ReadOptions:
             headers={str(name): spelled(value) for name, value in options.get("headers", {}).items()},
             body=options.get("body"),
             form=options.get("body_format") == "form",
-            paging=Paging.of(options.get("pagination")),
+            paging=Paging.of(options),
             format=shape,
             layers=int(options.get("compression") == "gzip"),
             delimiter=str(options.get("delimiter", ",")),

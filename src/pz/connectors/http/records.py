@@ -158,6 +158,8 @@ class ContractRecords:
             raise malformed(self._subject, error) from error
         try:
             return self._with_texts(decode(self._lenient))
+        except UnicodeDecodeError as error:
+            raise malformed(self._subject, error) from error
         except msgspec.ValidationError as error:
             raise PermanentError(
                 f"{self._subject}: {_where(str(error))}",

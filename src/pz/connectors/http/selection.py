@@ -134,7 +134,7 @@ class Document:
     def at(self, pointer: Sequence[str]) -> Any:
         """The decoded value a pointer leads to; MISSING when it leads nowhere. Fractions are exact decimals."""
         found = self.raw(pointer)
-        return MISSING if found is None else _exact().decode(found)
+        return MISSING if found is None else self._decoded(found)
 
     def array(self, selector: Selector) -> bytes | msgspec.Raw:
         """The records as the text of one json array."""
@@ -182,7 +182,7 @@ class Document:
         import jsonpath
 
         assert selector.path is not None
-        root = _exact().decode(self._body)
+        root = self._decoded(self._body)
         found = []
         for match in jsonpath.compile(selector.path).finditer(root):
             found.append(_writer().encode(self._with_parents(match.obj, root, tuple(match.parts), selector)))
@@ -191,6 +191,14 @@ class Document:
                 "the JSONPath in items leads nowhere", "correct items, or set items_missing: empty"
             )
         return found
+
+    def _decoded(self, text: Any) -> Any:
+        import msgspec
+
+        try:
+            return _exact().decode(text)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise self._not_as_declared("the response is not valid json") from error
 
     def _with_parents(self, record: Any, root: Any, way: tuple[str | int, ...], selector: Selector) -> Any:
         if not selector.parents:

@@ -36,7 +36,7 @@ from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
 from pz.connectors.http.writing_options import KEY, OUTPUT_SCHEMA, WriteOptions
 from pz.durable import Step, step
-from pz.errors import Code, TransientError
+from pz.errors import Code, ConnectorError, TransientError
 
 if TYPE_CHECKING:
     import httpx
@@ -47,6 +47,9 @@ __all__ = ["OUTPUT_SCHEMA", "HttpSink"]
 Confirm = Callable[[int, Collection[int]], None]
 _CONFIRM_SECONDS = 1.0
 """How long acknowledged chunks may wait to be told, where a repeated chunk does no harm: recording one costs an fsync."""
+
+_MULTI_STATUS = 207
+"""Several statuses in one answer (RFC 4918, 11.1): a success only of the request."""
 
 _CONFIRM_EVERY = 100
 """Requests of one row after which their rows are told: a repeated one only writes what is there already."""
@@ -177,7 +180,7 @@ class HttpSession(ABC):
             subject = f"{self._options.delete_method} {self._output.connection}:{self._options.delete_path}"
             for key in _texts(keys, self._output):
                 url = self._url(self._options.delete_path, _checked_key(key, subject))
-                self._send(
+                self._send_one(
                     Request(
                         url,
                         subject,
@@ -186,8 +189,7 @@ class HttpSession(ABC):
                         needs_body=False,
                         absent_is_done=True,
                         label="delete a row",
-                    ),
-                    idempotent=True,
+                    )
                 )
 
     def commit(self) -> WriteResult:
@@ -228,6 +230,13 @@ class HttpSession(ABC):
             if self._safe:
                 self._cancel.raise_if_set()  # it was the cancellation that broke the connection
             raise
+
+    def _send_one(self, request: Request) -> None:
+        """Send or delete one row; the status must tell that this is done."""
+        if self._send(request, idempotent=True).status == _MULTI_STATUS:
+            raise PermanentError(
+                f"{request.subject}: status 207 does not tell whether the row was accepted", code=Code.PZ0768
+            )
 
     def _url(self, path: str, key: str | None = None) -> httpx.URL:
         filled = path if key is None else path.replace(KEY, quote(key, safe=""))
@@ -309,14 +318,19 @@ class ChunkedSession(HttpSession):
 
     def _refused(self, chunk: Chunk, answer: Answer) -> list[Refusal]:
         if self._options.partial is None:
+            if answer.status == _MULTI_STATUS:
+                raise self._unclear("its status 207 says that each row has one of its own, and partial is not declared")
             return []
         try:
             return refusals(answer.body, self._options.partial, chunk.lines, self._client.redactor)
         except Unclear as unclear:
-            message = f"{self._subject}: the answer does not tell which rows were accepted: {unclear}"
-            if self._safe:
-                raise PermanentError(message, code=Code.PZ0768, hint="compare partial with the API's answers") from None
-            raise self._unknown(message) from None
+            raise self._unclear(str(unclear)) from None
+
+    def _unclear(self, why: str) -> ConnectorError:
+        message = f"{self._subject}: the answer does not tell which rows were accepted: {why}"
+        if self._safe:
+            return PermanentError(message, code=Code.PZ0768, hint="compare partial with the API's answers")
+        return self._unknown(message)
 
     def _stop(self, chunk: Chunk, refused: list[Refusal]) -> None:
         """Tell what was accepted, before and behind the first refused row, and end the delivery."""
@@ -361,7 +375,7 @@ class KeyedSession(HttpSession):
             label="send a row",
         )
         self._exposed = place + 1
-        self._send(request, idempotent=True)
+        self._send_one(request)
         self._confirmed = place + 1
         if self._confirmed % _CONFIRM_EVERY == 0:
             self._tell(self._confirmed)
