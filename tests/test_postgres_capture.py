@@ -22,8 +22,11 @@ from pz.connectors.postgres.pgoutput import (
     Unchanged,
     decode,
 )
+from pz.connectors.postgres.prerequisites import capture_shape
+from pz.connectors.postgres.relation import resolve
 from pz.connectors.postgres.texts import array_elements
-from pz.errors import Code, PermanentError
+from pz.connectors.postgres.window import ChangeWindow
+from pz.errors import Code, PermanentError, TransientError
 from test_postgres_types import CASES, Case
 
 HEADER = 4
@@ -116,6 +119,26 @@ def found_long(found: list[Message]) -> bytes:
     assert isinstance(value, bytes)
     assert len(value) == 400 * 32
     return value
+
+
+def test_a_row_of_another_width_is_told_and_not_taken_apart_wrongly(database: Database) -> None:
+    spec = captured(database, "CREATE TABLE t (id int PRIMARY KEY, a text)")
+    with database.connect() as connection:
+        relation, table = resolve(connection, spec), resolve(connection, spec).table
+        assert table is not None
+        shape = capture_shape(connection, spec, table)
+    window = ChangeWindow(relation, shape, 0, 2**63)
+    try:
+        begin, announced, insert, *_ = messages(database, "INSERT INTO t VALUES (1, 'x')")
+        for message in (begin, announced, insert):
+            window.take(message)
+        count, cells = (2).to_bytes(2, "big"), insert[8:]
+        assert insert[6:8] == count
+        with pytest.raises(TransientError, match="number of columns"):
+            window.take(insert[:6] + (3).to_bytes(2, "big") + cells + b"n")
+        assert window.batch().column("a").to_pylist() == ["x"]
+    finally:
+        window.close()
 
 
 def test_an_unknown_message_is_told() -> None:

@@ -98,6 +98,9 @@ T = TypeVar("T", bound=Message)
 
 _BEGIN, _COMMIT, _OID, _COUNT, _COLUMN = Struct("!QqI"), Struct("!BQQq"), Struct("!I"), Struct("!H"), Struct("!Ii")
 _SIZE = Struct("!I").unpack_from
+_PART = Struct("!BI").unpack_from
+_PADDING = b"\0\0\0\0"
+"""Behind a row, so that the mark of a last column without a text can be read together with a length, too."""
 _NULL, _KEPT, _TEXT = b"nut"
 _NEW, _KEY, _OLD = b"NKO"
 
@@ -118,13 +121,13 @@ def _decode(data: bytes) -> Message | None:
     kind = data[0]
     if kind == 73:  # I
         relation, at = _OID.unpack_from(data, 1)[0], 5
-        new, at = _values(data, at + 1) if data[at] == _NEW else _wrong(data)
+        new, at = _values(data + _PADDING, at + 1) if data[at] == _NEW else _wrong(data)
         return _whole(data, at, Change("insert", relation, None, False, new))
     if kind == 85:  # U
         return _update(data)
     if kind == 68:  # D
         relation, mark = _OID.unpack_from(data, 1)[0], data[5]
-        old, at = _values(data, 6) if mark in (_KEY, _OLD) else _wrong(data)
+        old, at = _values(data + _PADDING, 6) if mark in (_KEY, _OLD) else _wrong(data)
         return _whole(data, at, Change("delete", relation, old, mark == _OLD, None))
     if kind == 66:  # B
         lsn, moment, _ = _BEGIN.unpack_from(data, 1)
@@ -145,32 +148,34 @@ def _decode(data: bytes) -> Message | None:
 
 def _update(data: bytes) -> Change:
     relation, mark, at = _OID.unpack_from(data, 1)[0], data[5], 6
+    padded = data + _PADDING
     old: Values | None = None
     if mark in (_KEY, _OLD):
-        old, at = _values(data, at)
+        old, at = _values(padded, at)
         if data[at] != _NEW:
             _wrong(data)
         at += 1
     elif mark != _NEW:
         _wrong(data)
-    new, at = _values(data, at)
+    new, at = _values(padded, at)
     return _whole(data, at, Change("update", relation, old, mark == _OLD, new))
 
 
-def _values(data: bytes, at: int) -> tuple[Values, int]:
-    """A row: a count, then per column a mark and, for text, a length and the bytes."""
-    count = _COUNT.unpack_from(data, at)[0]
+def _values(padded: bytes, at: int) -> tuple[Values, int]:
+    """A row: a count, then per column a mark and, for text, a length and the bytes. Whoever asks compares the end."""
+    count = _COUNT.unpack_from(padded, at)[0]
     at += 2
     found: Values = []
     add = found.append
     for _ in range(count):
-        mark = data[at]
-        at += 1
+        mark, size = _PART(padded, at)  # one call for both: this is the innermost loop of a poll
         if mark == _TEXT:
-            end = at + 4 + _SIZE(data, at)[0]
-            add(data[at + 4 : end])
-            at = end
-        elif mark == _NULL:
+            start = at + 5
+            at = start + size
+            add(padded[start:at])
+            continue
+        at += 1
+        if mark == _NULL:
             add(None)
         elif mark == _KEPT:
             add(_UNCHANGED)

@@ -6,7 +6,7 @@ not send because it had not changed is taken from the old row where there is one
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ChangeWindow", "change_schema"]
 
 MOST_ROWS = 8192
-"""Rows of a batch at most: Python goes through all of its objects every now and then, and each row is one until then."""
+"""Rows of a batch at most: what Python holds of them takes several times the bytes of the log."""
 
 SINCE_2000 = 946_684_800_000_000
 FULL = "set REPLICA IDENTITY FULL on the table, then run once with --full-refresh"
@@ -68,12 +68,10 @@ class ChangeWindow:
         self._inside = False
         self._prefix = ""
         self._moment = 0
-        self._header: list[tuple[str, str, int, list[str] | None]] = []
-        self._rows: list[Sequence[bytes | None]] = []
-        self._bytes = 0
+        self._forget()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._operations)
 
     def close(self) -> None:
         """Release what converts."""
@@ -81,22 +79,32 @@ class ChangeWindow:
 
     def is_full(self, options: BatchOptions) -> bool:
         """Whether a batch should be taken."""
-        return len(self._rows) >= min(options.max_rows, MOST_ROWS) or self._bytes >= options.target_bytes
+        rows = len(self._operations)
+        return rows >= MOST_ROWS or rows >= options.max_rows or self._bytes >= options.target_bytes
 
     def batch(self) -> pa.RecordBatch:
         """The rows so far, which are then forgotten."""
         import pyarrow as pa
 
-        operations, positions, moments, unchanged = zip(*self._header, strict=True)
         header = [
-            pa.array(operations, pa.string()),
-            pa.array(positions, pa.string()),
-            pa.array(moments, self._schema.field(2).type),
-            pa.array(unchanged, self._schema.field(3).type),
+            pa.array(self._operations, pa.string()),
+            pa.array(self._positions, pa.string()),
+            pa.array(self._moments, self._schema.field(2).type),
+            pa.array(self._unsent, self._schema.field(3).type),
         ]
-        arrays = self._reader.arrays(list(zip(*self._rows, strict=True)))
-        self._header, self._rows, self._bytes = [], [], 0
+        width = len(self._names)
+        arrays = self._reader.arrays([self._cells[place::width] for place in range(width)])
+        self._forget()
         return pa.RecordBatch.from_arrays([*header, *arrays], schema=self._schema)
+
+    def _forget(self) -> None:
+        """No rows. A row is no object of its own: Python would go through all of them again and again."""
+        self._operations: list[str] = []
+        self._positions: list[str] = []
+        self._moments: list[int] = []
+        self._unsent: list[list[str] | None] = []
+        self._cells: list[bytes | None] = []
+        self._bytes = 0
 
     def take(self, data: bytes) -> None:
         """One message of the plugin.
@@ -205,6 +213,9 @@ class ChangeWindow:
 
     def _add(self, operation: str, values: Values, unchanged: list[str] | None) -> None:
         assert self._places is not None
+        assert self._announced is not None
+        if len(values) != len(self._announced.columns):  # its cells would shift all that follow
+            raise TransientError(f"{self._subject}: a change has another number of columns than was announced")
         row: Any
         if self._straight and unchanged is None:
             row = values
@@ -213,5 +224,8 @@ class ChangeWindow:
             if unchanged is not None:
                 row = [None if value is Unchanged.VALUE else value for value in row]
         self._sequence += 1
-        self._header.append((operation, f"{self._prefix}{self._sequence:09d}", self._moment, unchanged))
-        self._rows.append(row)
+        self._operations.append(operation)
+        self._positions.append(f"{self._prefix}{self._sequence:09d}")
+        self._moments.append(self._moment)
+        self._unsent.append(unchanged)
+        self._cells.extend(row)
