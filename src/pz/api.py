@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from pz.connectors.contract import CancelToken
 from pz.engine.result import RunResult
 from pz.errors import Code, Problem, ProjectError
 from pz.events import Event, EventBus
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +54,7 @@ def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, st
     return OpenProject(root, os.environ if environ is None else environ)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class OpenProject:
     """A project folder. Cheap to make; no file is read before a method asks for it."""
 
@@ -187,7 +188,7 @@ class OpenProject:
         return ProjectState(self.root / ".pz")
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ProjectCapture:
     """The captured datasets of a project."""
 
@@ -206,7 +207,7 @@ class ProjectCapture:
         return drop_capture(self.project.root, self.project.environ, key)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ProjectState:
     """The stored state of a project. Every edit is audited; ``dry_run`` only says what would change.
 

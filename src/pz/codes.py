@@ -7,8 +7,9 @@ the catalogue the product was specified with; 0700-0719 engine, 0720-0739 files,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from pz.frozen import frozen
 
 __all__ = ["CODES", "RETIRED", "Code", "CodeInfo"]
 
@@ -183,7 +184,7 @@ class Code(StrEnum):
     PZ0771 = "PZ0771"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeInfo:
     """What a code means: the phase that raises it, its meaning, and the default hint (empty: none)."""
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
 from pz.durations import parse_duration
+from pz.frozen import frozen
 
 __all__ = [
     "CursorError",
@@ -116,7 +116,7 @@ def lowest(values: Iterable[str], type_: CursorType) -> str:
     return min(values, key=lambda value: _order(value, type_))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Length:
     """A length on a cursor's axis: whole steps for numbers, days for dates, microseconds for timestamps."""
 

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 
 from pz.codes import CODES, Code
+from pz.frozen import frozen
 
 __all__ = [
     "Cancelled",
@@ -52,7 +53,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """One coded finding: what, where and what to do next.
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
+
+from pz.frozen import frozen
 
 __all__ = [
     "AmbiguousDateInferenceDetected",
@@ -49,7 +51,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class Event:
     """Base of all events. ``name`` is the wire name; subclasses add their fields.
 
@@ -90,7 +92,7 @@ def _optional() -> Any:
     return field(default=None, metadata={"omit_none": True})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutlineNode:
     """A node that a run is going to execute; ``flow`` names the connected component that it belongs to.
 
@@ -104,7 +106,7 @@ class OutlineNode:
     counted: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class LockAwaited(Event):
     """The run waits until another one lets go of a dataset or an output; comes before `RunStarted`, if at all."""
 
@@ -113,7 +115,7 @@ class LockAwaited(Event):
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class RunStarted(Event):
     """The first event of every run.
 
@@ -126,7 +128,7 @@ class RunStarted(Event):
     outline: tuple[OutlineNode, ...] = field(default=(), metadata={"in_process": True})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class NodeStarted(Event):
     """A node was dispatched."""
 
@@ -142,7 +144,7 @@ class NodeStarted(Event):
         return wire
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class NodeProgress(Event):
     """Rows moved so far by a node; ``total`` where it is known."""
 
@@ -154,7 +156,7 @@ class NodeProgress(Event):
     total: int | None = _optional()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class RetryScheduled(Event):
     """A transient failure will be tried again after ``delay_ms``: of the node, or of one ``operation`` of its connector."""
 
@@ -167,7 +169,7 @@ class RetryScheduled(Event):
     operation: str | None = _optional()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class NodeCompleted(Event):
     """A node ended; published exactly once per node. Blocks that do not apply are absent."""
 
@@ -195,7 +197,7 @@ class NodeCompleted(Event):
         return wire
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class RunCompleted(Event):
     """The run's totals; only ``retention_swept`` may follow."""
 
@@ -207,7 +209,7 @@ class RunCompleted(Event):
     duration_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class RetentionSwept(Event):
     """Old staging databases were removed after the run."""
 
@@ -216,7 +218,7 @@ class RetentionSwept(Event):
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class SourceDriftDetected(Event):
     """A source's columns differ from the accepted baseline."""
 
@@ -228,7 +230,7 @@ class SourceDriftDetected(Event):
     retyped: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class MergeKeyDuplicatesDetected(Event):
     """The input of a merge held several rows for a key; all but one per key were dropped."""
 
@@ -239,7 +241,7 @@ class MergeKeyDuplicatesDetected(Event):
     extra_rows: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class LossyIntegerInferenceDetected(Event):
     """Whole numbers beyond 2^53 were inferred as floating point."""
 
@@ -248,7 +250,7 @@ class LossyIntegerInferenceDetected(Event):
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class AmbiguousDateInferenceDetected(Event):
     """A date format was guessed and no value ever told day from month."""
 
@@ -258,7 +260,7 @@ class AmbiguousDateInferenceDetected(Event):
     format: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class BreakerStateChanged(Event):
     """A connection's circuit breaker opened, half-opened or closed."""
 
@@ -267,7 +269,7 @@ class BreakerStateChanged(Event):
     state: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class ConnectionWaiting(Event):
     """The next operation of a connection waits for seconds: its server asked for that (``server``), or ``rate_limit`` does.
 
@@ -280,7 +282,7 @@ class ConnectionWaiting(Event):
     wait_ms: int | None = _optional()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class ConnectorLog(Event):
     """Something a connector wants the operator to know; at most once per run and text."""
 
@@ -289,7 +291,7 @@ class ConnectorLog(Event):
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class Notice(Event):
     """A note or warning of the engine, in the words that the console prints."""
 

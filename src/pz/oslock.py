@@ -11,16 +11,18 @@ import fcntl
 import json
 import os
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
 from filelock import FileLock, Timeout
 
+from pz.frozen import frozen
+
 __all__ = ["OsLock", "Owner", "is_free"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """Who holds a lock."""
 

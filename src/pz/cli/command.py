@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ import typer
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page, documented, documented_group
 from pz.cli.output import Output
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     from pz.api import OpenProject
@@ -34,7 +35,7 @@ def _open_project(path: Path) -> OpenProject:
     return open_project(path)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Invocation:
     """What the global options of one call say. ``verbosity``: -1 quiet, 0 normal, 1 ``-v``, 2 ``-vv``.
 

@@ -6,10 +6,11 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
+
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     # The types in the signatures that are overridden here; typer exports them under no public name.
@@ -41,7 +42,7 @@ RUN_EXITS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """What the help of a verb says besides its parameters. ``examples`` are (command, what it does)."""
 

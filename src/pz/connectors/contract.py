@@ -49,12 +49,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Flag, StrEnum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from pz.errors import Cancelled, ConnectorError, OutcomeUnknown, PermanentError, TransientError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import duckdb
@@ -269,7 +270,7 @@ class CancelToken:
             raise Cancelled
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """A column name and its DuckDB type, spelled as DuckDB prints it."""
 
@@ -282,7 +283,7 @@ def find_column(columns: Iterable[Column], name: str) -> Column | None:
     return next((column for column in columns if column.name.lower() == name.lower()), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectionSpec:
     """A place and its credentials: the connection's own options, ``${VAR}`` already substituted.
 
@@ -297,7 +298,7 @@ class ConnectionSpec:
     written: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """One end of a slice: a canonical cursor value and whether the value itself belongs to the slice.
 
@@ -308,7 +309,7 @@ class Bound:
     inclusive: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetSpec:
     """What to read. ``columns`` is the declared contract (name -> DuckDB type), None when there is none.
 
@@ -330,7 +331,7 @@ class DatasetSpec:
     slot: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadHints:
     """Optimisations; the engine applies again what was not pushed. ``predicate`` is DuckDB SQL of the engine's making."""
 
@@ -339,7 +340,7 @@ class ReadHints:
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchOptions:
     """Size targets of a record batch."""
 
@@ -347,7 +348,7 @@ class BatchOptions:
     max_rows: int = 122_880
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteAttempt:
     """Which attempt at which write this is; on every session write, absent on native copies.
 
@@ -363,7 +364,7 @@ class WriteAttempt:
     prior: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """The identity of what is delivered: origin run, output node and the fingerprint of the drained relation."""
 
@@ -384,7 +385,7 @@ class Slice:
         return cls(project, *parts) if len(parts) == 3 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputSpec:
     """What to write. ``columns`` is the relation to be written, None while planning, when it is not known yet.
 
@@ -408,7 +409,7 @@ class OutputSpec:
     max_text_lengths: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeScan:
     """A read that DuckDB does itself.
 
@@ -433,7 +434,7 @@ class NativeScan:
     interrupt: Callable[[], None] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NativeCopy:
     """A write that DuckDB does itself.
 
@@ -455,7 +456,7 @@ class NativeCopy:
     databases: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceProbe:
     """What only the live source knows; anything may be None when it cannot be told cheaply.
 
@@ -471,7 +472,7 @@ class SourceProbe:
     partitions: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputProbe:
     """Whether the target exists and, if so, its columns."""
 
@@ -479,7 +480,7 @@ class OutputProbe:
     columns: tuple[Column, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteResult:
     """What a commit made durable, including a resumed prefix."""
 
@@ -487,7 +488,7 @@ class WriteResult:
     batches: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectionReport:
     """The answer of a connection check."""
 
@@ -635,7 +636,7 @@ class PiecewiseSnapshot(SnapshotPartition, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaptureStatus:
     """How a captured dataset stands at its source. ``position`` names what is captured from, ``stored`` is for people."""
 
@@ -866,7 +867,7 @@ class NotCopied(Exception):
     """Rows cannot come in the format and types that a session takes; the message says which column. They come as batches."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyBlock:
     """Bytes of a stream of rows in some format; rows may be cut by its ends. ``rows`` is how many were counted in it."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import cast
@@ -16,6 +15,7 @@ from typing import cast
 from pz.connectors.contract import CONTRACT_MAJOR, Connector
 from pz.connectors.options import Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, Problem, ProjectError
+from pz.frozen import frozen
 
 __all__ = [
     "BUILT_IN",
@@ -46,7 +46,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 """The modules that a connector of ours imports once it is used; the extra of its name installs them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registration:
     """Where a connector is found. ``package`` is the distribution that brings it, None for our own."""
 

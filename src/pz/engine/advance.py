@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pz.cursors import CursorType
 from pz.engine.bindings import bindings_of
 from pz.engine.context import RunContext
 from pz.errors import Code, Problem, Severity
+from pz.frozen import frozen
 from pz.graph.model import Graph, SourceNode
 from pz.runs.model import NodeResult
 from pz.staging.meta import Ledger, NodeDone
@@ -21,7 +21,7 @@ from pz.state.watermarks import watermark_store
 __all__ = ["Advanced", "advance", "candidates_of", "store_decisions"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advanced:
     """Notes, and a PZ0527 error when state could not be stored; the keys whose state was written."""
 

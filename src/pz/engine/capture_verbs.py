@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pz.connectors.contract import CapturingSource, DatasetSpec, ReadShape
@@ -11,6 +10,7 @@ from pz.durable import Step, step
 from pz.engine.capture import captured
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.errors import Code, ConnectorError, Problem, ProjectError, StateError
+from pz.frozen import frozen
 from pz.graph.model import SourceNode
 from pz.plan.specs import dataset_spec
 from pz.runs.directory import is_live, run_paths
@@ -21,7 +21,7 @@ from pz.state.sync_state import SNAPSHOT_PENDING, is_pending, token_store
 __all__ = ["ShownCapture", "drop_capture", "show_captures"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownCapture:
     """One captured dataset. ``position`` is what is captured from, ``stored`` where the next run continues."""
 

@@ -24,6 +24,7 @@ from pz.connectors.contract import (
 from pz.engine.failures import describe
 from pz.engine.resilience.gate import Gate, Pacer
 from pz.events import ConnectionWaiting, ConnectorLog, EventBus, NodeProgress, Notice, RetryScheduled
+from pz.frozen import frozen
 from pz.graph.model import Graph, Node
 from pz.plan.connections import Connections
 from pz.plan.model import Plan, PlannedNode
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldSnapshot", "NodeContext", "RunContext"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RunContext:
     """The shared parts of one run. ``slices`` and ``tokens`` say, per dataset node, what this run reads.
 

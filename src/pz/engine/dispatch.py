@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pz.connectors.contract import CancelToken
+from pz.frozen import frozen
 from pz.graph.model import Node
 from pz.runs.model import NodeResult, NodeStatus
 
@@ -24,7 +25,7 @@ GRACE = timedelta(seconds=30)
 TICK = 0.2
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Task:
     """Nodes that run together, the tasks they wait for and the connections whose permits they need."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pz.errors import StateError
+from pz.frozen import frozen
 from pz.graph.model import NodeKind
 from pz.runs.history import RunEntry
 from pz.runs.model import NodeResult, NodeStatus, RunRecord
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _DOUBTFUL = (AttemptState.BEGUN, AttemptState.UNKNOWN)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Evidence:
     """What a run has durably done, put together from its ledger and its results; results by node id.
 

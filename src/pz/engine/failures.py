@@ -6,16 +6,15 @@ loses its echo of the statement and its quoted literals; anything else is foreig
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pz.errors import Code, ConnectorError, OutcomeUnknown, PzError, TransientError, os_problem
+from pz.frozen import frozen
 
 __all__ = ["Failure", "describe"]
 
 MEMORY_HINT = "lower engine.threads, engine.batch_bytes or engine.duckdb.threads, or raise engine.duckdb.memory_limit"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """What went wrong, publishable."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from pz.frozen import frozen
 
 __all__ = ["Outcome"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Outcome:
     """Rows moved, and the optional blocks of the node's result (``provenance``, ``partitions``, ``delivery`` ...)."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from pz.connectors.registry import Registry
 from pz.errors import Code, Problem, Problems, Severity
+from pz.frozen import frozen
 from pz.graph.compiler import Compiled, compile_project
 from pz.graph.dry_compile import dry_compile
 from pz.graph.model import Graph, NodeKind
@@ -25,7 +26,7 @@ from pz.project.nearmiss import near_miss
 __all__ = ["Prepared", "Request", "plan_for", "prepare"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Request:
     """What the user asked for."""
 
@@ -38,7 +39,7 @@ class Request:
     fail_fast: bool = False
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Prepared:
     """A project that may run: compiled, selected, planned. ``execution`` is the selection with all its ancestors."""
 

@@ -15,6 +15,7 @@ from pz.connectors.contract import Capability
 from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.nodes.landing import watermark_block
 from pz.engine.outcome import Outcome
+from pz.frozen import frozen
 from pz.graph.model import Graph, Node, PipelineNode, SinkNode, SourceNode
 from pz.oslock import OsLock
 from pz.runs.history import RunEntry
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Inherited", "PriorRun", "gather"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Inherited:
     """What a dataset inherits from the chain: the pinned slice as ``run.json`` keeps it, and the state it was read from."""
 

@@ -6,12 +6,13 @@ has been written then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pz.connectors.contract import ProbingSink, ProbingSource, SourceProbe
 from pz.connectors.localpath import os_refusals
 from pz.engine.prepare import Prepared
 from pz.errors import Code, ConnectorError, Problem, Problems
+from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.plan.model import Plan, PlannedNode
 from pz.plan.specs import dataset_spec, output_spec
@@ -22,7 +23,7 @@ STAGING_FACTOR = 3
 """Staged tables and materialised pipelines take up to about this many times the size of the input."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Probed:
     """What the probe found: per source node its answer; outputs whose target does not exist yet, by name."""
 

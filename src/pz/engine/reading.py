@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from pz.engine.prior import PriorRun
 from pz.engine.probe import Probed
 from pz.errors import Code, Problem, Problems, Severity, StateError
 from pz.events import timestamp
+from pz.frozen import frozen
 from pz.graph.delivery import merges_everywhere
 from pz.graph.model import SourceNode
 from pz.graph.watermarks import resolve, value_sql
@@ -34,7 +35,7 @@ __all__ = ["DatasetSlice", "Reading", "entry_record", "resolve_reading", "slice_
 STATEFUL = (ReadShape.INCREMENTAL, ReadShape.FEED, ReadShape.CDC)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class DatasetSlice:
     """A slice with the type in whose order its ends compare; None while only the landed column can tell."""
 
@@ -56,7 +57,7 @@ class DatasetSlice:
         return candidate(self.bounds, landed, kind)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Reading:
     """Per dataset node: slice or token; per dataset key, as ``run.json`` keeps it: state found, state used, what was asked."""
 

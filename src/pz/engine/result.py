@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pz.errors import Problem
+from pz.frozen import frozen
 from pz.runs.model import NodeResult, RunResults, RunStatus
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "RunResult"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """How far the run's windowed datasets are from their stop: whether any has one, whether all reached it, and whether
     this pass has stored any state."""
@@ -33,7 +33,7 @@ class Progress:
         return cls(bool(stopping), all(bounds.reaches_stop for bounds in stopping), stored)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RunResult:
     """What became of a run, with access to what it staged."""
 

@@ -6,9 +6,10 @@ Ephemeral pipelines have no node: what they read and refer to counts for each pi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.project.identifiers import source_relation
 from pz.project.model import Location, Materialization, PipelineDecl, Project, ReadDecl, SyncMode, WriteDecl
 from pz.project.templates import RefCall, Rendered, SinkCall, SourceCall, WatermarkCall
@@ -16,7 +17,7 @@ from pz.project.templates import RefCall, Rendered, SinkCall, SourceCall, Waterm
 __all__ = ["Bindings", "BoundPipeline", "Dataset", "Output", "bind_declarations"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dataset:
     """What is read under one key, the pipelines that read it, and where the first of them calls for it."""
 
@@ -42,7 +43,7 @@ class Dataset:
         return self.read.location or self.location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """One output with its writing pipeline and the place of its sink() call."""
 
@@ -63,7 +64,7 @@ class Output:
         return self.write.location or self.location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoundPipeline:
     """A pipeline with everything that is inlined into it. ``inlined`` are the ephemeral names, in order of mention."""
 
@@ -81,7 +82,7 @@ class BoundPipeline:
         return {f"{c.connection}.{c.entity}": source_relation(c.connection, c.entity) for c in calls}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Bindings:
     """All pipelines that become nodes, all ephemeral ones, and all datasets and outputs that are used."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from pz.connectors.contract import ReadShape
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.graph.bindings import Dataset, Output
 from pz.graph.identity import NotCanonical, check_id, pipeline_id, sink_id, source_id
 from pz.graph.lineage import passes_through
@@ -25,7 +25,7 @@ Key = tuple[NodeKind, str]
 """A node before it has an id."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class _Draft:
     key: Key
     parents: tuple[Key, ...]

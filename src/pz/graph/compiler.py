@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pz.errors import Code, Problem, Problems
+from pz.frozen import frozen
 from pz.graph.bindings import Bindings, bind_declarations
 from pz.graph.build import build_graph
 from pz.graph.judge import judge
@@ -29,7 +29,7 @@ from pz.project.templates import Rendered, render
 __all__ = ["Compiled", "compile_project"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """The graph of a project, what is worth saying about it, and the names that var() was called with."""
 

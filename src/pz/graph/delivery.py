@@ -8,10 +8,10 @@ stability contract: a guarantee that a cell gives is one that it keeps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
 from pz.errors import Code, Problem
+from pz.frozen import frozen
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.project.model import WriteDecl
 
@@ -32,7 +32,7 @@ EFFECTIVELY_ONCE = "effectively-once"
 AT_LEAST_ONCE = "at-least-once"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guarantee:
     """What replaying a sink edge can do to its target: the level and the condition under which it holds."""
 
@@ -43,7 +43,7 @@ class Guarantee:
         return f"{self.level} ({self.condition})" if self.condition else self.level
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """One cell of the matrix. ``guarantee`` is None where the pair is refused; ``code`` is what refuses it.
 

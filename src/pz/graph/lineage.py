@@ -7,8 +7,9 @@ recursive CTE or a pivot are never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pz.frozen import frozen
 from pz.graph.sqltree import SqlNode, column_ref, cte_bodies, is_subquery
 
 __all__ = [
@@ -28,7 +29,7 @@ Origin = tuple[str, str]
 """A base table (``schema.name``, lower case) and one of its columns, as spelled."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Cte:
     """The body of a plain CTE and the CTEs that it sees itself."""
 
@@ -40,7 +41,7 @@ Ctes = Mapping[str, "Cte | None"]
 """CTEs in sight by lower-case name; None for one that cannot be followed (recursive, or with renamed columns)."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Relation:
     """One entry of a FROM clause.
 
@@ -59,7 +60,7 @@ class Relation:
     renamed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Select:
     """One SELECT of a tree with the CTEs in sight. ``correlated``: its names may belong to a query around it."""
 

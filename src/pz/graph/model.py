@@ -7,11 +7,12 @@ again by kind and name and what to reuse by id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 
 from pz.connectors.contract import ReadShape
+from pz.frozen import frozen
 from pz.project.model import CheckDecl, Location, Materialization, ReadDecl, WriteDecl
 
 __all__ = [
@@ -41,7 +42,7 @@ class NodeKind(StrEnum):
         return list(NodeKind).index(self)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pushdown:
     """What the one reader of a dataset needs of it: columns (None: all) and a row filter in DuckDB SQL (None: none)."""
 
@@ -49,7 +50,7 @@ class Pushdown:
     predicate: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SqlBound:
     """One watermark() comparison of a dataset: ``cursor <op> <expression>``.
 
@@ -63,7 +64,7 @@ class SqlBound:
     location: Location | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class Node:
     """What all nodes have."""
 
@@ -74,7 +75,7 @@ class Node:
     location: Location | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class SourceNode(Node):
     """A dataset landed as ``staging.<relation>``.
 
@@ -96,7 +97,7 @@ class SourceNode(Node):
         return f"{self.connection}.{self.entity}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class PipelineNode(Node):
     """A SELECT materialised as ``staging.<name>``.
 
@@ -123,7 +124,7 @@ class PipelineNode(Node):
         return (self.lines[sql_line - 1] or None) if 0 < sql_line <= len(self.lines) else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class CheckNode(Node):
     """An assertion on ``staging.<pipeline>``."""
 
@@ -131,7 +132,7 @@ class CheckNode(Node):
     check: CheckDecl
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class SinkNode(Node):
     """``staging.<pipeline>`` drained to an output."""
 
@@ -141,7 +142,7 @@ class SinkNode(Node):
     write: WriteDecl
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Graph:
     """All nodes of a project, parents before children; look-ups by id and by reachability.
 

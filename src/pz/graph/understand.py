@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.graph.bindings import Bindings, BoundPipeline, Dataset
 from pz.graph.lineage import tables
 from pz.graph.model import SqlBound
@@ -28,7 +29,7 @@ from pz.project.templates import Rendered
 __all__ = ["Understood", "UnderstoodPipeline", "understand"]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class UnderstoodPipeline:
     """A pipeline with its full SQL (ephemeral pipelines inlined) and the tree of that."""
 
@@ -44,7 +45,7 @@ class UnderstoodPipeline:
         return (0,) * (self.sql.count("\n") + 1 - len(own)) + own
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Understood:
     """Everything that nodes are built from. ``bounds`` and changed ``datasets`` come from watermark()."""
 

@@ -7,8 +7,8 @@ column in a select list counts as looking, also where a closer look might find i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from pz.frozen import frozen
 from pz.graph.sqltree import SqlNode, column_ref, walk
 
 __all__ = ["Passage", "Touched", "follow"]
@@ -18,7 +18,7 @@ class Touched(Exception):
     """A column is used by more than its name; the message says where."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """Output columns that carry each of the followed columns."""
 

@@ -8,11 +8,11 @@ ceilings. The expression holds exactly one watermark() and no columns, and gives
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Bound
 from pz.cursors import CursorType, canonical, compare, literal, probe_expression
+from pz.frozen import frozen
 from pz.graph.lineage import Select, computed_names, selects, trace
 from pz.graph.model import SqlBound
 from pz.graph.sql import bind_constants, watermark_key, watermark_sentinel
@@ -46,7 +46,7 @@ _DUCKDB_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """One recognised comparison: the dataset's key, its cursor column and the bound."""
 
@@ -55,7 +55,7 @@ class Comparison:
     bound: SqlBound
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unrecognised:
     """A use of watermark() that bounds nothing, and why, in words for the user."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pz.connectors.contract import ConnectionSpec, Connector, LocatesConnections, Sink, Source
 from pz.connectors.registry import Registry
+from pz.frozen import frozen
 from pz.graph.model import Graph
 from pz.plan.specs import connection_spec
 from pz.project.model import Project
@@ -15,7 +15,7 @@ from pz.project.model import Project
 __all__ = ["Connections"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Connections:
     """The connections of a project. ``graph`` tells which of them are written to (None: take it that all are)."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pz.connectors.contract import ReadShape
 from pz.errors import Problem
+from pz.frozen import frozen
 from pz.graph.delivery import Guarantee
 from pz.graph.model import NodeKind
 from pz.project.model import RetryPolicy
@@ -27,7 +27,7 @@ class Way(StrEnum):
     COPY_THROUGH = "copy_through"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedNode:
     """One row of the plan.
 
@@ -48,7 +48,7 @@ class PlannedNode:
     refusal: Problem | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """Memory and disk that a run may take, in bytes. ``duckdb`` is the limit that pz sets; the total is a promise."""
 
@@ -63,7 +63,7 @@ class Budget:
         return self.duckdb + self.channels + self.overhead
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """All nodes of the graph in topological order, and the budget. ``warnings`` were found on the way to the plan."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.project.declarations import entity_name_problem, parse_read, parse_write
 from pz.project.identifiers import source_relation
 from pz.project.model import EntityDecl, Location, Materialization, PipelineDecl, Project, ReadDecl, WriteDecl
@@ -27,7 +27,7 @@ WATERMARK_PREFIX = "__pz_watermark__:"
 FUNCTIONS = ("source", "ref", "sink", "watermark", "var", "env")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceCall:
     """``source()``; ``decl`` is None when the call declares nothing."""
 
@@ -37,7 +37,7 @@ class SourceCall:
     location: Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkCall:
     """``sink()``; ``decl`` is None when the call declares nothing."""
 
@@ -47,7 +47,7 @@ class SinkCall:
     location: Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RefCall:
     """``ref()``."""
 
@@ -55,7 +55,7 @@ class RefCall:
     location: Location
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WatermarkCall:
     """``watermark()``."""
 

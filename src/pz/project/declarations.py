@@ -7,11 +7,11 @@ it later. An option one edit away from an engine key draws a warning, since it w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pz.connectors.contract import OnDelete, SchemaPolicy, WriteStrategy
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.project.columns import parse_columns
 from pz.project.fields import Fields
 from pz.project.keys import READ, SYNC, SYNC_KEYS, WRITE, Keys, names
@@ -25,7 +25,7 @@ __all__ = ["entity_name_problem", "misplaced", "parse_read", "parse_write"]
 _CONNECTION_LEVEL = {"rate_limit": Code.PZ0318, "max_concurrency": Code.PZ0122}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """What differs between reads and writes while their options are sorted out."""
 

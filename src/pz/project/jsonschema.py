@@ -8,9 +8,9 @@ that spans keys or files are checked by loading.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from pz.frozen import frozen
 from pz.project.keys import CONNECTION, ENTITY, PROJECT, READ, SIDECAR, WRITE, block, names
 
 __all__ = ["ConnectorSchemas", "connections_schema", "project_schema", "sidecar_schema"]
@@ -18,7 +18,7 @@ __all__ = ["ConnectorSchemas", "connections_schema", "project_schema", "sidecar_
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectorSchemas:
     """The JSON Schemas that a connector publishes for its own options; None leaves that side open."""
 

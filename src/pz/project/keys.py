@@ -7,10 +7,11 @@ a connector's own options (a connection, ``read``, ``write``) list the engine's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pz.connectors.contract import OnDelete, SchemaPolicy, WriteStrategy
+from pz.frozen import frozen
 from pz.project.model import DriftPolicy, Materialization, NullCursor, SyncMode
 
 __all__ = [
@@ -44,7 +45,7 @@ __all__ = [
 JsonSchema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Key:
     """One key of a block."""
 

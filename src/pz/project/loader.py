@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pz.errors import Code, Problem, Problems, ProjectError
+from pz.frozen import frozen
 from pz.project import settings
 from pz.project.connections import parse_connections
 from pz.project.identifiers import pipeline_name_problem
@@ -34,7 +35,7 @@ PIPELINES = "pipelines"
 CONFIGS = "configs"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """A project and what was noticed while it was read. ``undeclared``: overridden variables that it does not declare."""
 

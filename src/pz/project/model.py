@@ -7,13 +7,14 @@ either surface, and looks the same from here on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from pz.connectors.contract import OnDelete, SchemaPolicy, WriteStrategy
+from pz.frozen import frozen
 
 __all__ = [
     "Breaker",
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Location:
     """Where something was written: a file relative to the project and a line from 1."""
 
@@ -91,7 +92,7 @@ class CheckKind(StrEnum):
     CUSTOM_SQL = "custom_sql"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetrySettings:
     """A ``retry:`` block as written; None means "not said here", so that blocks cascade field by field."""
 
@@ -100,7 +101,7 @@ class RetrySettings:
     max_delay: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetryPolicy:
     """The effective policy of a node: exponential, factor 2, +-25 % jitter, capped."""
 
@@ -120,7 +121,7 @@ class RetryPolicy:
         return cls(pick("max_attempts"), pick("base_delay"), pick("max_delay"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateLimit:
     """``rate_limit`` of a connection, in operations."""
 
@@ -128,7 +129,7 @@ class RateLimit:
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Breaker:
     """``engine.breaker``."""
 
@@ -136,7 +137,7 @@ class Breaker:
     cool_down: timedelta
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DuckDbSettings:
     """``engine.duckdb``; ``memory_limit`` as written, None means the default share of the machine's memory."""
 
@@ -145,7 +146,7 @@ class DuckDbSettings:
     temp_directory: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineSettings:
     """``engine:``."""
 
@@ -158,7 +159,7 @@ class EngineSettings:
     breaker: Breaker | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SyncDecl:
     """A ``sync:`` block. Window values are kept as written text; the compiler types them by the cursor."""
 
@@ -176,7 +177,7 @@ class SyncDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadDecl:
     """The read side of an entity. ``options`` are the connector's own; ``columns`` the contract as written."""
 
@@ -187,7 +188,7 @@ class ReadDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteDecl:
     """The write side of an entity. ``options`` are the connector's own."""
 
@@ -202,7 +203,7 @@ class WriteDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntityDecl:
     """One entry of ``entities:``."""
 
@@ -212,7 +213,7 @@ class EntityDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectionDecl:
     """One top-level key of ``connections.yml``."""
 
@@ -226,7 +227,7 @@ class ConnectionDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckDecl:
     """One check of a sidecar; ``name`` only for custom_sql, ``options`` the rest of the dict form."""
 
@@ -242,7 +243,7 @@ class CheckDecl:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PipelineDecl:
     """One ``pipelines/**/*.sql`` with its sidecar. ``text`` is the template, line endings normalised to LF."""
 
@@ -254,7 +255,7 @@ class PipelineDecl:
     checks: tuple[CheckDecl, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConnectorRequirement:
     """One entry of ``connectors:``: an installed distribution that provides connectors."""
 
@@ -263,7 +264,7 @@ class ConnectorRequirement:
     location: Location | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Project:
     """A loaded project. ``keep_last`` is None when retention is off; ``scratch`` stands in for ``.pz`` in a preview."""
 

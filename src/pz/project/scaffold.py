@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from pz.errors import Code, Problem, ProjectError
+from pz.frozen import frozen
 
 __all__ = ["TemplateInfo", "create", "templates"]
 
@@ -17,7 +17,7 @@ PROJECT_NAME = '"@PROJECT@"'
 """Stands in a template's ``project.yml`` where the name of the new project goes, quotes included."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TemplateInfo:
     """A template and, in a line, what it shows; ``first`` is a command that its first run needs beside it."""
 

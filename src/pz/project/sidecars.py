@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.project.checks import parse_checks
 from pz.project.fields import Fields
 from pz.project.keys import SIDECAR
@@ -16,7 +16,7 @@ from pz.project.yaml_source import Block
 __all__ = ["Sidecar", "parse_sidecar"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sidecar:
     """What one sidecar says about its pipeline."""
 

@@ -6,8 +6,8 @@ They are bracketed by NUL, which no project file may hold, so nothing that an au
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from pz.frozen import frozen
 from pz.project.sqlscan import significant
 
 __all__ = [
@@ -64,7 +64,7 @@ def without_sink_marks(text: str) -> str:
     return _SINK.sub("", text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkPrefix:
     """``INSERT INTO <sink>`` or ``INSERT INTO [<sink>, <sink>]`` before a query: its extent and its sinks."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from jinja2 import TemplateSyntaxError, nodes
@@ -19,6 +18,7 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.visitor import NodeTransformer
 
+from pz.frozen import frozen
 from pz.project.template_marks import LINE_ARGUMENT, line_mark
 from pz.sqltext import unfit
 
@@ -78,7 +78,7 @@ SomeNode = TypeVar("SomeNode", bound=nodes.Node)
 Repeating = TypeVar("Repeating", nodes.For, nodes.Macro, nodes.CallBlock)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Repeated:
     """An argument that a call was given twice."""
 

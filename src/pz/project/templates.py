@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pz.errors import Code, Problems
+from pz.frozen import frozen
 from pz.project.calls import FUNCTIONS, WATERMARK_PREFIX, Calls, RefCall, SinkCall, SourceCall, WatermarkCall
 from pz.project.model import Materialization, PipelineDecl, Project
 from pz.project.nearmiss import near_miss
@@ -55,7 +55,7 @@ _LONGEST_MESSAGE = 300
 Call = TypeVar("Call", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rendered:
     """A rendered pipeline: the query (no INSERT INTO, no semicolon at its end) and its calls, each listed once.
 

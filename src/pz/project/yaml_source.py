@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import Code, Problem, Problems, ProjectError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import yaml
@@ -46,7 +47,7 @@ _STR_TAGS = {"tag:yaml.org,2002:str", "!"}
 _ALLOWED_TAGS = {None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"} | _STR_TAGS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scalar:
     """One value. ``text`` is as written, ``value`` as typed, ``plain`` whether it stood unquoted."""
 
@@ -70,7 +71,7 @@ class Scalar:
         return "true or false" if isinstance(self.value, bool) else "a number"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """A list."""
 
@@ -79,7 +80,7 @@ class Listing:
     kind: str = "a list"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """A mapping; keys are text as written. ``key_lines`` has the line of every key."""
 

@@ -7,12 +7,12 @@ is never taken for the last one because a file of the last cannot be read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from pz.errors import Problem, StateError
+from pz.frozen import frozen
 from pz.runs.directory import counted, is_live, number_of, run_paths, runs_root
 from pz.runs.ids import is_run_id
 from pz.runs.model import RunRecord, RunResults, RunStatus
@@ -23,7 +23,7 @@ __all__ = ["RunEntry", "chain", "find", "latest", "list_runs", "load", "newest_f
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunEntry:
     """One run as its directory shows it. ``damage`` holds a PZ0707 for each file that cannot be used."""
 

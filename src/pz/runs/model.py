@@ -7,9 +7,11 @@ is durable is decided by ``pz_meta``, ``run.json`` and the destinations, never b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
+
+from pz.frozen import frozen
 
 __all__ = ["NodeError", "NodeResult", "NodeStatus", "RecordedNode", "RunRecord", "RunResults", "RunStatus"]
 
@@ -31,7 +33,7 @@ class NodeStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedNode:
     """A node of the execution set as ``run.json`` holds it. ``location`` is the location digest of its connection."""
 
@@ -41,7 +43,7 @@ class RecordedNode:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunRecord:
     """``run.json``: what the run is to do.
 
@@ -68,7 +70,7 @@ class RunRecord:
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeError:
     """Code and message of a failed node, secret-free."""
 
@@ -76,7 +78,7 @@ class NodeError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeResult:
     """What became of one node. Blocks that do not apply are None and absent on disk.
 
@@ -102,7 +104,7 @@ class NodeResult:
     watermark: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RunResults:
     """``run_results.json``, version 1."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pz.durable import Step, fsync_dir, remove, step
 from pz.durations import parse_duration
 from pz.errors import Code, Problem, ProjectError, os_problem
 from pz.events import now
+from pz.frozen import frozen
 from pz.oslock import OsLock, is_free
 from pz.runs.directory import GONE, LOCK, UNBORN, is_live, run_paths, runs_root
 from pz.runs.history import RunEntry, load, newest_first
@@ -30,7 +30,7 @@ _DATA = ("staging.duckdb", ".staging")
 _DATA_DIRECTORIES = frozenset({"tmp", "spool"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanedRun:
     """A run of which something was removed, or would be; ``purged``: the whole directory."""
 
@@ -39,7 +39,7 @@ class CleanedRun:
     purged: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanReport:
     """What a clean-up did, or with ``dry_run`` would do."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pz.frozen import frozen
 from pz.sqltext import qualified
 from pz.staging import meta
 from pz.staging.fingerprint import describe
@@ -21,7 +21,7 @@ __all__ = ["SCHEMA", "NodeFacts", "complete_node", "count_rows", "table_exists"]
 SCHEMA = "staging"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeFacts:
     """What is known of a finished node beside its tables; the fields are those of `NodeDone`."""
 

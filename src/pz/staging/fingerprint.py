@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 from pz.staging.results import first_row
 
@@ -31,7 +31,7 @@ _EXACT = re.compile(
 _FLOATING = frozenset({"FLOAT", "DOUBLE"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fingerprint:
     """Row count and order-independent content hash. An empty relation hashes to ``"0"``.
 

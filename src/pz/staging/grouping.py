@@ -7,10 +7,10 @@ halves are tried, so that one bad partition does not hold up its siblings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.errors import ConnectorError
+from pz.frozen import frozen
 from pz.staging.partition_ledger import Arrival, Completed, PartitionLedger
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Failed", "Grouping", "Outcome", "complete_group"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """A partition that could not be completed, and why."""
 
@@ -30,7 +30,7 @@ class Failed:
         return f"Failed(error={type(self.error).__name__})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """What became of a group: every arrival is in one of the two."""
 

@@ -8,7 +8,6 @@ this run's catalogue or from an attached earlier one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pz.codes import Code
 from pz.connectors.contract import Bound, Column
 from pz.errors import EngineError, Problem, StateError
+from pz.frozen import frozen
 from pz.sqltext import filled, qualified
 from pz.staging.results import first_row
 from pz.staging.transaction import Transaction
@@ -64,7 +64,7 @@ class AttemptState(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """Base of all records. ``table`` is where they live, ``types`` their columns, ``on_conflict`` what repeating does."""
 
@@ -76,7 +76,7 @@ class Entry:
     node_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlannedPartition(Entry):
     """A pinned partition. Recorded once; a repetition is an error."""
 
@@ -93,7 +93,7 @@ class PlannedPartition(Entry):
     spec: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanClosed(Entry):
     """The enumeration of a load ended cleanly after ``total`` partitions."""
 
@@ -103,7 +103,7 @@ class PlanClosed(Entry):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionDone(Entry):
     """All rows of a partition are in the main table. Recorded once; a repetition is an error."""
 
@@ -115,7 +115,7 @@ class PartitionDone(Entry):
     row_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint(Entry):
     """A partition's durable prefix of ``row_count`` rows, and the token that continues behind it."""
 
@@ -138,7 +138,7 @@ class Checkpoint(Entry):
         return f"Checkpoint(node_id={self.node_id!r}, row_count={self.row_count})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeWindow(Entry):
     """The slice of an incremental load. Pinned once; another slice for the same load is an error."""
 
@@ -186,7 +186,7 @@ class NodeWindow(Entry):
         return None if self.upper is None else Bound(self.upper, self.upper_inclusive)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRead(Entry):
     """How a load is read: narrowed to columns and rows (None: not), and ``shape``, opaque text that pins a sniffed schema.
 
@@ -206,7 +206,7 @@ class NodeRead(Entry):
     shape: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeDone(Entry):
     """A finished node with every table it owns in schema ``staging``, main table first.
 
@@ -251,7 +251,7 @@ class NodeDone(Entry):
         return f"NodeDone(node_id={self.node_id!r}, tables={self.tables!r}, row_counts={self.row_counts!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkAttempt(Entry):
     """An attempt at an output. States change only through `move_attempt`."""
 
@@ -271,7 +271,7 @@ class SinkAttempt(Entry):
     marker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivery(Entry):
     """How many rows of the drained relation the destination has confirmed, and which relation that is."""
 
@@ -294,7 +294,7 @@ class Delivery(Entry):
     fingerprint_hash: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AcceptedRow(Entry):
     """A row behind the first refused one that the destination has confirmed."""
 

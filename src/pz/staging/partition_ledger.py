@@ -19,13 +19,14 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pz.codes import Code
 from pz.connectors.contract import Column, PermanentError, TransientError
 from pz.durable import Step
 from pz.errors import EngineError, NodeError, Problem
+from pz.frozen import frozen
 from pz.sqltext import filled, qualified, quote
 from pz.staging import meta
 from pz.staging.completion import SCHEMA, NodeFacts, complete_node, count_rows, table_exists
@@ -87,7 +88,7 @@ class PlanChanged(TransientError):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrival:
     """The rows of one partition, ready to move into the main table.
 
@@ -107,7 +108,7 @@ class Arrival:
         return "Arrival(...)"  # holds a partition id
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completed:
     """What became of an arrival: rows added to the main table, and rows cut off by the bounds (None: not counted)."""
 
@@ -119,7 +120,7 @@ class Completed:
         return f"Completed(rows={self.rows})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Start:
     """What an attempt finds durable: the partitions that need no reading, and their rows."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pz.durable import Step
 from pz.errors import StateError
+from pz.frozen import frozen
 from pz.sqltext import literal, qualified, quote
 from pz.staging import meta
 from pz.staging.completion import SCHEMA, count_rows, table_exists
@@ -52,7 +52,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """What a load needs of a dataset now: these columns (None: all) and the rows of this filter (None: all)."""
 
@@ -60,14 +60,14 @@ class Asked:
     predicate: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reused:
     """A whole node was copied; ``done`` is its record in this run, candidate and token included."""
 
     done: NodeDone
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReusedPartitions:
     """Some partitions were copied: ``done`` whole ones of ``rows`` rows, and ``resumable`` ones up to their checkpoint."""
 
@@ -76,14 +76,14 @@ class ReusedPartitions:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotReused:
     """Nothing was copied. ``reason`` is what the note says; None: there was nothing to reuse, which needs no note."""
 
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PriorLoad:
     """What an earlier run has pinned of a load: a retry inherits it. ``total`` is None while its plan was open."""
 

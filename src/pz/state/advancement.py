@@ -11,11 +11,12 @@ if this run's load is that run's: a load that was read anew may differ from what
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from pz.cursors import compare
 from pz.errors import Code, Problem, StateError
+from pz.frozen import frozen
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.runs.model import NodeResult, NodeStatus
 from pz.state.entries import Binding, Entry, EntryStore, Token, Value, Watermark
@@ -35,7 +36,7 @@ class Verdict(StrEnum):
     BLOCKED = "blocked"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """One dataset's verdict. ``reason`` says why it is blocked; ``code`` is set where that is more than a failed node."""
 
@@ -46,7 +47,7 @@ class Decision:
     code: Code | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """What `store` did: keys written, keys whose value was stored already, and a PZ0527 when some could not be stored."""
 

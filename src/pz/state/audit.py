@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from pz.durable import Step, append_line, make_dirs
 from pz.events import now, timestamp
+from pz.frozen import frozen
 
 __all__ = ["AuditLine", "append_audit", "read_audit"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuditLine:
     """What was done; fields that do not apply are None and left out."""
 

@@ -7,18 +7,19 @@ digests of the outputs that had everything up to the value when it was stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pz.cursors import CursorError, CursorType, canonical
 from pz.errors import Code, Problem, StateError
+from pz.frozen import frozen
 from pz.state.stores.local import LocalStore
 
 __all__ = ["Binding", "Entry", "EntryStore", "Token", "Value", "Watermark", "entry_from_json", "entry_to_json"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watermark:
     """The highest cursor value that all outputs have; ``value`` is canonical text of ``type``."""
 
@@ -27,7 +28,7 @@ class Watermark:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Token:
     """What a source wants to be handed next time. Opaque, and never shown."""
 
@@ -37,7 +38,7 @@ class Token:
 Value = Watermark | Token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binding:
     """Where state is earned: the source's location digest and the digest of each output, by ``connection.entity``.
 
@@ -49,7 +50,7 @@ class Binding:
     dataset: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """The stored state of one dataset."""
 

@@ -7,12 +7,12 @@ A baseline is compared only with an observation made the same way: when the push
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pz.connectors.contract import Column
 from pz.errors import Code, Problem, StateError
+from pz.frozen import frozen
 from pz.state.stores.local import LocalStore
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Observed:
     """The columns of a landed dataset, in order, and the digest of the read hints they were read with."""
 
@@ -35,7 +35,7 @@ class Observed:
     hints: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drift:
     """How an observation differs from its baseline: names, and ``name: OLD -> NEW``; each in order of the columns."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pz.cursors import CursorError, CursorType, canonical, compare
 from pz.errors import Code, Problem, StateError, os_problem
+from pz.frozen import frozen
 from pz.runs.directory import is_live, run_paths
 from pz.runs.history import find, list_runs
 from pz.runs.model import NodeResult, RunResults, RunStatus
@@ -29,7 +29,7 @@ MANUAL = "manual"
 MOST_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownState:
     """One dataset's state for display; the value of a token is never shown (``value`` is None then)."""
 
@@ -41,7 +41,7 @@ class ShownState:
     run_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """What a verb did, or would do (``dry_run``). ``notes`` are for the user."""
 

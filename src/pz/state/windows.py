@@ -15,7 +15,6 @@ How an end is treated depends on what a repeated row does:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pz.connectors.contract import Bound
@@ -31,6 +30,7 @@ from pz.cursors import (
     subtract_window,
 )
 from pz.errors import Code, Problem, StateError
+from pz.frozen import frozen
 from pz.graph.model import SourceNode
 from pz.graph.rules import contract_cursor_type, told_cursor_type
 from pz.project.model import SyncDecl
@@ -42,7 +42,7 @@ NOW = "now"
 EXCLUSIVE = "exclusive"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SliceBounds:
     """The two ends of a slice (None: open), and what its emptiness means.
 

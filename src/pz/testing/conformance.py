@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Capability, ConnectionSpec, Connector, DatasetSpec, OutputSpec
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ class NotApplicable(Exception):
     """A check that this connector or fixture has no use for; the reason is the message."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Fixture:
     """Where the suite may read and write. Everything optional narrows what is checked.
 
@@ -58,7 +59,7 @@ class Fixture:
     settled: Answers | None = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Answers:
     """What was found about a connector. None: not asked, because it does not apply."""
 
@@ -83,7 +84,7 @@ class Verdict(StrEnum):
     GAP = "known gap"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """One check, what it promises, and its verdict."""
 
@@ -93,7 +94,7 @@ class CheckResult:
     detail: str = ""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Report:
     """The whole suite over one connector."""
 

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from pz.frozen import frozen
 from pz.testing.reference import distribution_path
 
 __all__ = [
@@ -40,7 +40,7 @@ CLI = "pz.testing.child:cli"
 """The default target of a child: the command line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How a child ended: its exit code, negative for the signal that killed it, and what it printed."""
 
@@ -205,7 +205,7 @@ def list_steps(trace: Path) -> dict[str, int]:
     return passed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Damage:
     """One damaged version of a file."""
 
@@ -241,7 +241,7 @@ def tmpfs(path: Path, size: int) -> Iterator[Tmpfs]:
         subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tmpfs:
     """A mounted file system whose size and leave to write can change."""
 

@@ -22,6 +22,7 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.durable import Step, step
+from pz.frozen import frozen
 from pz.sqltext import literal
 from pz.testing.server import Server, table_to_cells
 from pz.testing.values import duck_types
@@ -117,7 +118,7 @@ class ReferenceSink:
             pass
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _Target:
     """What a session writes to, and through which gate."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pz.connectors.contract import (
@@ -22,6 +21,7 @@ from pz.connectors.contract import (
     ReadShape,
     SourceProbe,
 )
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 from pz.testing.server import Change, Server, StoredRow, cells_to_table
 from pz.testing.values import canonical, duck_types, order_key, parse_canonical
@@ -160,7 +160,7 @@ class FeedSource(ReferenceSource):
             return [FeedPartition(Reader(self._server, dataset, hints, self._gate))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """Which rows a partition has: ``seq % of = number``, or ``seq`` in a block of ``block`` rows, or all."""
 

@@ -15,11 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from pz.connectors.contract import CancelToken
 from pz.errors import OutcomeUnknown, PermanentError, TransientError
+from pz.frozen import frozen
 
 __all__ = ["ACTIONS", "CONVERSING", "Call", "Fault", "Script", "UnexpectedFault"]
 
@@ -50,7 +51,7 @@ class UnexpectedFault(RuntimeError):
     """What an ``unexpected`` fault raises: an exception type that the contract does not name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One scripted fault: at the ``nth`` matching call (from 1), and at the ``times - 1`` after it (0: at all after it).
 
@@ -79,7 +80,7 @@ class Fault:
             raise ValueError("moment is before or after")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """One logged call. ``rows`` is how many rows it carried, ``partition`` the number of the partition or empty."""
 

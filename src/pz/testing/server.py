@@ -10,11 +10,11 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import PermanentError
+from pz.frozen import frozen
 from pz.testing.script import CONVERSING, Script
 from pz.testing.values import arrow_schema, decode_array, encode_array
 from pz.testing.writes import Write, apply_write, pack_schema, target_schema, unpack_schema
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS pending (id INTEGER PRIMARY KEY AUTOINCREMENT, payloa
 """
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Dataset:
     """A table of the far side. ``native`` is the number of Parquet files in which it is also kept (0: none)."""
 
@@ -66,7 +66,7 @@ class Dataset:
     floor: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredRow:
     """A current row, its cells encoded; ``seq`` never changes, ``position`` rises with each change."""
 
@@ -75,7 +75,7 @@ class StoredRow:
     cells: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """One event of the change log; a delete carries the key cells alone."""
 

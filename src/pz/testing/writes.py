@@ -7,10 +7,11 @@ import json
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import PermanentError
+from pz.frozen import frozen
 from pz.testing.values import order_key
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ DELETED_AT = "_pz_deleted_at"
 Cells = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """What `_pz_slices` keeps of a write."""
 
@@ -35,7 +36,7 @@ class Mark:
     ordinal: int
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Write:
     """Everything a session wants done at once. ``schema`` is packed; rows, keys and partial rows are encoded cells.
 

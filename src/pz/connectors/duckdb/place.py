@@ -15,7 +15,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from pz.connectors.databases import make_database
 from pz.connectors.duckdb.faults import explain
 from pz.connectors.localpath import local_path, not_a_directory, os_refusals, real_path
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import filled, literal, qualified, quote
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = ["Place", "Table"]
 OpenCursor = Callable[[], "duckdb.DuckDBPyConnection"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """A table or view of the attached file."""
 
@@ -64,7 +64,7 @@ class Table:
         return self.name if self.schema == "main" else f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A DuckDB file and the alias under which it is attached."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.batches import interrupted_by
@@ -24,6 +23,7 @@ from pz.connectors.contract import (
 from pz.connectors.duckdb.place import OpenCursor, Place, Table
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class DuckDbSource:
             raise PermanentError(f"cursor column '{held.name}': {error}", code=Code.PZ0505) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TablePartition:
     """The whole table as one partition."""
 

@@ -11,13 +11,13 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, cast
 
 from pz.connectors.contract import Column, PermanentError
 from pz.connectors.files.formats import Compression, ReadOptions
 from pz.connectors.files.paths import FileStamp
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _CHUNK = 4 * 1024 * 1024
 _SMALL_BUFFER = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """What inference found besides the columns: how dates and timestamps are spelled, None for ISO."""
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pz.connectors.contract import PermanentError
 from pz.errors import Code
+from pz.frozen import frozen
 
 __all__ = [
     "FORMATS",
@@ -70,7 +70,7 @@ class Compression(StrEnum):
         return cls.ZSTD if lower.endswith(".zst") else cls.NONE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileFormat:
     """What a format offers."""
 
@@ -93,7 +93,7 @@ FORMATS: Mapping[Format, FileFormat] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadOptions:
     """The read options of a dataset of files, checked.
 
@@ -132,7 +132,7 @@ class ReadOptions:
         return self.compression if self.compression is not None else Compression.of_name(name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteOptions:
     """The write options of an output of files, checked. ``path`` is a directory."""
 

@@ -8,12 +8,12 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pz.connectors.contract import PermanentError
 from pz.connectors.localpath import local_path, real_path
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import printable, unfit
 
 __all__ = ["FileRoot", "FileStamp", "group_files", "partition_id"]
@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 32
 _SMALLEST_PARTITION = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileStamp:
     """A file as it was when it was listed: if size or time differ later, it is another file.
 
@@ -54,7 +54,7 @@ def _changed(name: str, what: str, since: str) -> PermanentError:
     return PermanentError(f"file '{name}' {what} {since}", code=Code.PZ0721)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileRoot:
     """The directory that relative paths of a connection start from.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from pz.connectors.files.scratch import open_scratch, scratch
 from pz.connectors.files.values import Care, fault
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal as sql_literal
 from pz.sqltext import quote
 
@@ -63,7 +63,7 @@ class SchemaCache:
         return known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilePartition:
     """Some files of a dataset, read together."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column, PermanentError
@@ -16,6 +16,7 @@ from pz.connectors.files.paths import FileStamp
 from pz.connectors.files.scratch import scratch
 from pz.connectors.files.values import Care, DuckType, converted, read_type, reading
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PLACE = "__pz_file"
 """The reader's extra column with the file's path, where several files share one call."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileSchema:
     """The columns of a dataset of files, found once and the same for every file and every attempt."""
 

@@ -10,13 +10,13 @@ Refusals raised inside SQL travel as ``[pz <code>] <message>``; `files.faults` t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, cast
 
 from pz.connectors.contract import PermanentError
 from pz.connectors.files.formats import Format
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _NUMBER = "__pz_number_"
 """Before a column's name: its number, beside the text that the number was read from."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DuckType:
     """A DuckDB type as a tree. ``kind`` is its lower-case family, ``sql`` the type as DuckDB prints it."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from pz.connectors.files.values import DuckType, writing
 from pz.connectors.localpath import not_a_directory, real_path
 from pz.durable import Step, make_dirs, promote, remove, step
 from pz.errors import Code
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _require_room(root: FileRoot, directory: Path, final: Path) -> None:
         raise PermanentError(message, code=Code.PZ0724)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileTarget:
     """Where an output's file goes and where it is written before it is whole."""
 

@@ -10,12 +10,13 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pz.connectors.http.headers import is_value, name_fault
 from pz.connectors.http.redaction import Redactor
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["AUTH_SCHEMA", "Auth", "AuthSettings", "TokenRequest", "auth_faults"]
 
@@ -80,7 +81,7 @@ def auth_faults(options: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AuthSettings:
     """A checked ``auth`` block."""
 
@@ -108,7 +109,7 @@ class AuthSettings:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenRequest:
     """The form and headers that ask for an access token."""
 

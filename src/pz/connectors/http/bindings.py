@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,6 +18,7 @@ from pz.connectors.contract import Bound, DatasetSpec
 from pz.connectors.http.headers import spelled
 from pz.cursors import CursorType
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["ABSENT", "Bindings", "binding_faults", "format_faults"]
 
@@ -85,7 +85,7 @@ def _granule(shape: str) -> timedelta | None:
     return min(found) if found and "%Y" in shape else None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Bindings:
     """The values of one read, spelled for the API."""
 

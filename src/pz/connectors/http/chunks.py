@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 
 from pz.connectors.contract import OutputSpec
 from pz.connectors.http.encode import Lines
+from pz.frozen import frozen
 
 __all__ = ["Chunk", "Chunker", "idempotency_key"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Chunk:
     """Rows to send, as lines: ``places`` are where they stand in the drain, ``end`` is the place behind the chunk."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
@@ -26,6 +26,7 @@ from pz.connectors.http.settings import Settings
 from pz.connectors.http.waits import budget_of, retry_after
 from pz.connectors.http.wire import Response, Wire
 from pz.errors import Code, ConnectorError, PermanentError, TransientError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +47,7 @@ _USUAL = {
 }
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Request:
     """What to ask. ``subject`` is how messages call it: never a query, never a URL that a server chose.
 
@@ -67,7 +68,7 @@ class Request:
     label: str = "request"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Answer:
     """A success: its status, its headers (lower case), its body (in ``file`` if that is set), and how its end was known."""
 

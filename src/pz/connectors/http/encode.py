@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import Column
 from pz.connectors.files.formats import Format
 from pz.connectors.files.scratch import open_scratch
 from pz.connectors.files.values import DuckType, writing
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PIECE = 8_192
 """Rows that are spelled at once: few, because the first ones of a batch are waited for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lines:
     """Rows as json, one a line, in one piece of memory. Row ``n`` is from ``bounds[n]`` to ``bounds[n + 1]``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pz.connectors.http.pagination import MISSING
@@ -11,6 +10,7 @@ from pz.connectors.http.redaction import EXCERPT, Redactor, without_values
 from pz.connectors.http.selection import Document, parts_of
 from pz.connectors.http.writing_options import PartialSuccess
 from pz.errors import ConnectorError
+from pz.frozen import frozen
 
 __all__ = ["Refusal", "Unclear", "refusals", "told"]
 
@@ -22,7 +22,7 @@ class Unclear(Exception):
     """The answer does not tell the fate of every row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """A refused row: its number in the chunk, from 0, and the API's reason, fit to be published; perhaps empty."""
 

@@ -6,10 +6,10 @@ request carries credentials.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -53,7 +53,7 @@ def joined(base: httpx.URL, reference: str) -> httpx.URL | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origins:
     """The base URL's scheme, host and port, and further host names that are allowed with the same scheme."""
 

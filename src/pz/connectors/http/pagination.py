@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["MISSING", "PAGINATION_SCHEMA", "Page", "Paging", "Position", "Strategy", "next_link", "paging_faults"]
 
@@ -170,7 +171,7 @@ class Page(Protocol):
         """The value in the last record; MISSING when there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """Where a crawl stands before a page: its index, the server's URL or the parameter's value, and what was counted.
 
@@ -203,7 +204,7 @@ class Position:
         return found if numbers and texts and isinstance(found.total, int | None) else None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Paging:
     """A dataset's ``pagination`` without faults."""
 

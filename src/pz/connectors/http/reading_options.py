@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from pz.connectors.http.paths import path_faults
 from pz.connectors.http.selection import Selector, selector_faults
 from pz.cursors import CursorType
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["DATASET_SCHEMA", "BodyFormat", "ReadOptions", "dataset_faults"]
 
@@ -144,7 +145,7 @@ class BodyFormat(StrEnum):
     CSV = "csv"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ReadOptions:
     """A dataset's options without faults."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pz.connectors.files.values import DuckType
 from pz.connectors.http.selection import array_of, parts_of
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _UTC = r"([Zz]|[+-]00(:?00)?)$"
 _TIMED = r"[T ][0-9]"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Columns:
     """Declared columns as DuckDB resolves them, and the schema that carries them into DuckDB without loss."""
 
@@ -381,7 +382,7 @@ def file_partition(
     return FilePartition((stamp,), parsed, schema, DatasetSpec("http", "page", {}), ReadHints())
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RawCursor:
     """The cursor that raw landing takes out of each record."""
 

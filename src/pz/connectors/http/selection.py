@@ -9,12 +9,13 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from pz.connectors.http.pagination import MISSING
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import msgspec
@@ -51,7 +52,7 @@ def _compiles(path: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Selector:
     """A dataset's ``items`` and ``parents`` without faults."""
 

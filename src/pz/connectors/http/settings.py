@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from pz.connectors.http.paths import path_faults
 from pz.connectors.http.redaction import Redactor, leaves
 from pz.connectors.localpath import local_path
 from pz.errors import Code, ConnectorError, PermanentError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import httpx
@@ -124,7 +125,7 @@ def _proxy_is_fine(text: object) -> bool:
     return url.scheme in {"http", "https"} and bool(url.host)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Settings:
     """A connection without faults."""
 

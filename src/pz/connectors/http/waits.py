@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+
+from pz.frozen import frozen
 
 __all__ = ["Budget", "budget_of", "retry_after"]
 
@@ -19,7 +20,7 @@ _EPOCH_FROM = 10_000_000
 _EPOCH_TO = 253_402_300_800  # the year 10000; beyond it the number counts milliseconds, which nobody can tell for sure
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Budget:
     """Requests that are left, and seconds until the server counts anew."""
 

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.http.settings import Settings
 from pz.errors import Cancelled
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +32,7 @@ _IDLE_SECONDS = 5.0
 """How long a connection without work is kept: servers close theirs, too, and a request might meet that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """A response whose body is still to come: ``pieces``, as they are on the wire. Header names are in lower case."""
 

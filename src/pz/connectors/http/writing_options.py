@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pz.connectors.contract import OnDelete, OutputSpec, WriteStrategy
 from pz.connectors.http.headers import header_faults, name_fault, spelled
 from pz.connectors.http.paths import path_faults
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["KEY", "OUTPUT_SCHEMA", "PartialSuccess", "WriteOptions", "output_faults"]
 
@@ -92,7 +93,7 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartialSuccess:
     """Where an answer tells the fate of each row."""
 
@@ -103,7 +104,7 @@ class PartialSuccess:
     reason: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class WriteOptions:
     """An output's options without faults. ``keyed`` is a request per row."""
 

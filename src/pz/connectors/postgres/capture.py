@@ -41,6 +41,7 @@ from pz.connectors.postgres.slots import (
 from pz.connectors.postgres.storage import filled_at_rest, moved_rows
 from pz.connectors.postgres.window import ChangeWindow, change_schema
 from pz.errors import Code, PermanentError, TransientError
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def capturable(relation: Relation) -> Relation:
     return replace(relation, columns=kept)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Capture:
     """A captured dataset on its server."""
 
@@ -113,7 +114,7 @@ class Capture:
         return self.relation.subject
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class SnapshotPiece:
     """Some pages of a captured table, or all of it (None), as they were at a moment that is held."""
 

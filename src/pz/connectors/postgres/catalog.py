@@ -6,10 +6,10 @@ Names are exact: what a project writes as ``schema.table`` is compared byte for 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import qualified
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ ORDER BY i.indisprimary DESC, ic.relname
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """A table's schema and name."""
 
@@ -97,7 +97,7 @@ class Name:
         return f"{self.schema}.{self.table}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PgType:
     """A type with everything below it resolved. ``kind`` is ``typtype``; ``modifier`` is -1 when there is none."""
 
@@ -117,7 +117,7 @@ class PgType:
         return self.base.storage if self.base is not None else self
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """A column of a table or a query."""
 
@@ -130,7 +130,7 @@ class Attribute:
     shown: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UniqueIndex:
     """A unique index that holds for all rows."""
 
@@ -139,7 +139,7 @@ class UniqueIndex:
     columns: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """An existing table. ``rows`` is the planner's estimate, None before the first ANALYZE."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.localpath import local_path
 from pz.connectors.postgres.faults import translated
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import psycopg
@@ -107,7 +108,7 @@ def connection_faults(connection: ConnectionSpec) -> Iterator[str]:
         yield f"ca_file is of no use with ssl_mode: {options['ssl_mode']}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Server:
     """Where to connect, as whom, and how long to wait. Never printed: it holds the password."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.errors import PermanentError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ _PLAIN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteColumn:
     """A column to be written, with its DuckDB type."""
 

@@ -7,7 +7,6 @@ transaction that is over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Settlement
@@ -15,6 +14,7 @@ from pz.connectors.postgres import marks
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import Server
 from pz.errors import ConnectorError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import psycopg
@@ -36,7 +36,7 @@ SELECT pg_xact_status(%s::text::xid8), (SELECT system_identifier FROM pg_control
 _SETTLED = {"committed": Settlement.COMMITTED, "aborted": Settlement.NOT_COMMITTED}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     """What identifies a transaction beyond its connection."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -24,6 +23,7 @@ from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.scanner import scan_of
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _ORDERABLE = _INTEGERS | {"numeric", "float4", "float8", "date", "timestamp", "t
 EXTREMES = "SELECT min({c})::text, max({c})::text FROM {source} WHERE {conditions}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Read:
     """What all partitions of a read share."""
 
@@ -86,7 +86,7 @@ class Read:
         return [*self.relation.conditions(self.dataset, self.hints), *extra]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyRange:
     """A half-open range as SQL literals; None is an open end. NULLs belong to the range without a lower end."""
 
@@ -121,7 +121,7 @@ class KeyRange:
         return cls(content["c"], content["l"], content["u"], content["g"])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PostgresPartition:
     """A key range, read on a connection of its own under the snapshot that all partitions share."""
 
@@ -143,7 +143,7 @@ class PostgresPartition:
         return self.shared.stream([self.range.condition], options, cancel, self.shared.snapshot.name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WholePartition:
     """Everything at once: as a fragment, or as batches, a large table by ranges of pages under one snapshot.
 

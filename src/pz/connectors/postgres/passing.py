@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import CancelToken, CopyBlock, NotCopied
@@ -20,6 +19,7 @@ from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.types import READ_AS, ReadColumn, numeric_shape, read_columns
 from pz.errors import PermanentError
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _scale(type_: str) -> int:
     return int(type_.rpartition(",")[2].rstrip(")"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """The statement of a read whose columns all pass."""
 

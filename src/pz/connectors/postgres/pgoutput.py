@@ -6,11 +6,12 @@ server or knows a table. Values stay the bytes that the server printed, in the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
+
+from pz.frozen import frozen
 
 __all__ = [
     "Begin",
@@ -66,7 +67,7 @@ class RelationColumn(NamedTuple):
     key: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Relation:
     """The shape of the rows that follow. Sent again whenever it has changed."""
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pz.connectors.postgres.storage import Storage
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 __all__ = ["Shape", "Token", "lsn_number", "lsn_text"]
 
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """What a position is about. ``columns`` maps names to (number, type oid, modifier) in the catalogue."""
 
@@ -31,7 +32,7 @@ class Shape:
     storage: Storage = field(default_factory=Storage)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Token:
     """All transactions whose commit record starts before ``lsn`` are delivered, none that starts there or later."""
 

@@ -6,7 +6,6 @@ pz never changes any of it: each missing piece comes with the statement to run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import DatasetSpec
@@ -15,6 +14,7 @@ from pz.connectors.postgres.position import Shape
 from pz.connectors.postgres.slots import find_slot, fold, slot_name
 from pz.connectors.postgres.storage import storage_of
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system())::int8,
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publication:
     """A publication as it concerns one table. ``identity`` changes whenever it is altered, or the table taken out of it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Bound, DatasetSpec, ReadHints
@@ -13,6 +12,7 @@ from pz.connectors.postgres.faults import translate
 from pz.connectors.postgres.predicate import pushed_predicate
 from pz.connectors.postgres.types import ReadColumn, read_columns
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _TRANSPARENT = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Relation:
     """A dataset as the live server has it. ``columns`` are those that are read, in order."""
 

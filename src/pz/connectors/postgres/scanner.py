@@ -14,7 +14,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from pz.connectors.contract import NativeScan
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.types import Fix, ReadColumn
 from pz.errors import ConnectorError
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def scan_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """The server under a name of its own in DuckDB, its password in a secret: what a name is attached to can be seen."""
 

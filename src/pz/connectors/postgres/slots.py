@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import CancelToken, DatasetSpec
@@ -13,6 +12,7 @@ from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.position import lsn_number, lsn_text
 from pz.durable import Step, step
 from pz.errors import Code, ConnectorError, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import literal, quote
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """An existing slot. ``confirmed`` is None for one that is not logical; ``retained`` are bytes of log it holds back."""
 
@@ -127,7 +127,7 @@ def create_shared(server: Server, name: str, cancel: CancelToken) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exported:
     """A moment: the position from which the slot has changes, and the snapshot that shows everything before it."""
 

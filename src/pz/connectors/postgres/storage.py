@@ -7,10 +7,11 @@ row behind. They do leave traces in the catalogue, so the traces are stored with
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.postgres.catalog import Table
+from pz.frozen import frozen
 from pz.sqltext import literal, qualified, quote
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ LINE = "SELECT relid::oid::text FROM pg_catalog.pg_partition_ancestors(%s::oid::
 Files = Mapping[str, tuple[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Storage:
     """``files`` maps the oids of a table and its partitions to name and file; ``touched`` its columns to their last ALTER."""
 

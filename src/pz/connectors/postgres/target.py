@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import OnDelete, OutputSpec, SchemaPolicy, WriteStrategy
@@ -12,6 +11,7 @@ from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fit import created_type, fits, widened
 from pz.durable import Step, step
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _WRITABLE = frozenset("rpf")
 MAY_CREATE = "SELECT has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace WHERE nspname = %s"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Target:
     """The table as it stands when rows begin to flow. ``columns`` are those that are written, in the relation's order."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.postgres.catalog import Attribute, PgType
 from pz.connectors.postgres.reading import exact_decimal
 from pz.connectors.postgres.types import ReadColumn
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ __all__ = ["TextColumn", "TextReader", "array_elements"]
 _ERA = r"CASE WHEN ends_with({v}, ' BC') THEN regexp_replace({v}, '^(\S+)(.*) BC$', '\1 (BC)\2') ELSE {v} END"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextColumn:
     """A column of the table and how it is read."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pz.connectors.postgres.catalog import Attribute, PgType
 from pz.errors import Code, PermanentError
+from pz.frozen import frozen
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Fix(StrEnum):
     MOMENT = "moment"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadColumn:
     """How one column is read. ``guard`` is a condition that no row may fulfil; ``refused`` says what it means.
 

@@ -8,12 +8,12 @@ handed on, so that the merge removes what is not there any more.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import OnDelete, ReadShape
 from pz.engine.nodes.changes import UNCHANGED
 from pz.errors import Code, NodeError, Problem
+from pz.frozen import frozen
 from pz.graph.judge import lost_in
 from pz.graph.model import PipelineNode, SinkNode, SourceNode
 from pz.graph.sqltree import Parser, SqlNode
@@ -32,7 +32,7 @@ __all__ = ["CapturedInput", "Partial", "captured_inputs"]
 FULL = "set REPLICA IDENTITY FULL on the captured table, then run once with --full-refresh"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Partial:
     """Rows that lack the same columns: a query for them, and the output's columns to leave alone."""
 
@@ -40,7 +40,7 @@ class Partial:
     unchanged: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class CapturedInput:
     """One captured dataset above an output."""
 

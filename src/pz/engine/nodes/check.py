@@ -7,13 +7,13 @@ that lists the offending rows, with where to run it. It never blocks a sink: gat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.engine.nodes.accepted_values import accepted_literals
 from pz.errors import Code, NodeError, Problem
+from pz.frozen import frozen
 from pz.graph.checks import freshness_problem, one_query
 from pz.graph.model import CheckNode
 from pz.project.model import CheckDecl, CheckKind
@@ -29,7 +29,7 @@ SAMPLES = 5
 LONGEST_VALUE = 200  # characters of a sample's value: a document in a column would fill results, events and console
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckQueries:
     """``count`` gives the number of violations, ``rows`` shows ``finds``; both are plain SQL on staging."""
 

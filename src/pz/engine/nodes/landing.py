@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Bound, DatasetSpec, ReadHints, find_column
 from pz.cursors import CursorError, CursorType, canonical, literal, probe_expression
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, Problem
+from pz.frozen import frozen
 from pz.graph.model import SourceNode
 from pz.plan.specs import dataset_spec, read_hints
 from pz.project.model import NullCursor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Landing", "watermark_block"]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Landing:
     """One load's target, spec and cut."""
 
