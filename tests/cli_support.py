@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from typer.main import get_command
+import click
 
 from pz.cli.command import Invocation
 from pz.cli.main import answer, build
@@ -160,8 +160,10 @@ def commands() -> dict[str, Any]:
 
     def walk(command: Any, path: str) -> None:
         found[path] = command
-        for name, below in getattr(command, "commands", {}).items():
-            walk(below, f"{path} {name}")
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                walk(command.get_command(context, name), f"{path} {name}")
 
-    walk(get_command(build()), "pz")
+    walk(build(), "pz")
     return found

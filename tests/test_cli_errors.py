@@ -106,7 +106,7 @@ def test_each_pass_ends_with_its_own_summary() -> None:
     ("arguments", "message"),
     [
         (("rnu",), "no such command 'rnu'. Did you mean 'run'?"),
-        (("run", "--selct", "x"), "no such option: --selct"),
+        (("run", "--selct", "x"), "no such option '--selct'"),
         (("run", "--select"), "option '--select' requires an argument"),
         (("run", "--log-format", "xml"), "invalid value for '--log-format'"),
         (("run", "--max-passes", "3"), "--max-passes without --until-caught-up"),

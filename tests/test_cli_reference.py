@@ -14,7 +14,7 @@ def test_every_verb_has_a_section_with_its_options() -> None:
     for path, command in commands().items():
         for param in command.params:
             spelled = param.opts[-1] if param.param_type_name == "option" else param.metavar
-            if path == "pz" or param.rich_help_panel != "Global":
+            if path == "pz" or param.panel != "Global":
                 assert spelled in sections[path], (path, spelled)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, group, verb
+from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import AsJson
 from pz.cli.output import printable
+from pz.cli.parameters import argument
 from pz.cli.render.table import print_table
 from pz.errors import Code, Problem, ProjectError
 
@@ -39,10 +38,10 @@ _DROP = Page(
     (("pz cdc drop crm.public.orders", "only the first dot separates"),),
 )
 
-Key = Annotated[str | None, typer.Argument(metavar="CONNECTION.ENTITY", help="The dataset's key.", show_default=False)]
+Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verbs."""
     below = group(app, "cdc", _PAGE, panel=panel)
     verb(below, "status", _STATUS)(status)

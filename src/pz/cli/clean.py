@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
+from pz.cli.parameters import option
 from pz.cli.render.lines import counted, human_bytes
 from pz.errors import Severity
 
@@ -28,21 +27,17 @@ _PAGE = Page(
 
 KeepLast = Annotated[
     str | None,
-    typer.Option(
-        "--keep-last", metavar="N", help="Keep the newest N runs (default 1; 0 keeps none).", show_default=False
-    ),
+    option("--keep-last", metavar="N", help="Keep the newest N runs (default 1; 0 keeps none)."),
 ]
 OlderThan = Annotated[
     str | None,
-    typer.Option(
-        "--older-than", metavar="AGE", help="Only runs older than this, say 90m, 12h or 30d.", show_default=False
-    ),
+    option("--older-than", metavar="AGE", help="Only runs older than this, say 90m, 12h or 30d."),
 ]
-Purge = Annotated[bool, typer.Option("--purge", help="Remove whole run directories, results included.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
+Purge = Annotated[bool, option("--purge", help="Remove whole run directories, results included.")]
+DryRun = Annotated[bool, option("--dry-run", help="Only say what would be removed.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "clean", _PAGE, panel=panel)(clean)
 

@@ -9,21 +9,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import field, replace
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from pz.cli.failures import ExitCode
-from pz.cli.help import Page, documented, documented_group
+from pz.cli.help import DocumentedCommand, Page
+from pz.cli.help import DocumentedGroup as Group
 from pz.cli.output import Output
+from pz.cli.parameters import click_parameters, option
 from pz.frozen import frozen
 
 if TYPE_CHECKING:
     from pz.api import OpenProject
 
-__all__ = ["Invocation", "callback", "group", "verb"]
+__all__ = ["Group", "Invocation", "group", "parameters_of", "performing", "verb"]
 
 Verb = Callable[..., int | None]
 
@@ -66,77 +67,66 @@ class Invocation:
 
 Project = Annotated[
     Path | None,
-    typer.Option(
-        "--project",
-        metavar="DIR",
-        help="The project directory; the current one by default.",
-        rich_help_panel="Global",
-        show_default=False,
-    ),
+    option("--project", metavar="DIR", help="The project directory; the current one by default.", panel="Global"),
 ]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Print failures, warnings and the summary only.", rich_help_panel="Global"),
-]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Print failures, warnings and the summary only.", panel="Global")]
 Verbose = Annotated[
     int,
-    typer.Option(
-        "-v", "--verbose", count=True, help="Print more: starts and accounting; -vv progress too.",
-        rich_help_panel="Global", show_default=False,
-    ),
-]  # fmt: skip
+    option("-v", "--verbose", count=True, help="Print more: starts and accounting; -vv progress too.", panel="Global"),
+]
 _GLOBAL = {"project": (Project, None), "quiet": (Quiet, False), "verbose": (Verbose, 0)}
 
 
-def verb(app: typer.Typer, name: str, page: Page, *, panel: str | None = None) -> Callable[[Verb], Verb]:
+def verb(parent: Group, name: str, page: Page, *, panel: str | None = None) -> Callable[[Verb], Verb]:
     """Register a function as ``pz <name>``; its first parameter is the `Invocation`."""
 
     def register(function: Verb) -> Verb:
-        app.command(name, cls=documented(page), help=page.summary, rich_help_panel=panel)(_with_globals(function))
+        parent.add_command(
+            DocumentedCommand(page, panel, name=name, params=parameters_of(function), callback=performing(function))
+        )
         return function
 
     return register
 
 
-def group(
-    parent: typer.Typer, name: str, page: Page, *, panel: str | None = None, bare: Verb | None = None
-) -> typer.Typer:
+def group(parent: Group, name: str, page: Page, *, panel: str | None = None, bare: Verb | None = None) -> Group:
     """Add ``pz <name>`` as a verb with verbs below it; ``bare`` is what ``pz <name>`` alone does."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    callback(app, page, bare)
-    parent.add_typer(app, name=name, rich_help_panel=panel)
-    return app
-
-
-def callback(app: typer.Typer, page: Page, bare: Verb | None = None) -> None:
-    """Give a group its page, the global options, and what it does when no verb follows."""
-    function = _with_globals(bare or _nothing, below=True)
-    app.callback(cls=documented_group(page), help=page.summary, invoke_without_command=bare is not None)(function)
+    function = bare or _nothing
+    made = Group(
+        page,
+        panel,
+        name=name,
+        params=parameters_of(function),
+        callback=performing(function),
+        invoke_without_command=bare is not None,
+    )
+    parent.add_command(made)
+    return made
 
 
 def _nothing(cli: Invocation) -> int:
     return ExitCode.OK
 
 
-def _with_globals(function: Verb, *, below: bool = False) -> Callable[..., None]:
-    """The function as typer wants it: with a context and the global options; ``below``: skipped when a verb follows."""
+def parameters_of(function: Verb) -> list[click.Parameter]:
+    """What click parses for a verb: its own parameters and the global options."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-
-    @wraps(function)
-    def call(ctx: typer.Context, **given: Any) -> None:
-        above = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
-        said = {key: given.pop(key) for key in _GLOBAL}
-        ctx.obj = above.override(**said)
-        if below and ctx.invoked_subcommand is not None:
-            return
-        raise typer.Exit(int(function(ctx.obj, **given) or ExitCode.OK))
-
-    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    extra = [
+    everywhere = [
         inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for key, (annotation, default) in _GLOBAL.items()
     ]
-    parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *extra]
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect.signature
-    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    return click_parameters([*own, *everywhere])
+
+
+def performing(function: Verb) -> Callable[..., None]:
+    """The function as click calls it; one of a group is skipped when a verb follows."""
+
+    @click.pass_context
+    def call(ctx: click.Context, /, **given: Any) -> None:
+        above = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
+        said = {key: given.pop(key) for key in _GLOBAL}
+        ctx.obj = above.override(**said)
+        if ctx.invoked_subcommand is None:
+            ctx.exit(int(function(ctx.obj, **given) or ExitCode.OK))
+
     return call

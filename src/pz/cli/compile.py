@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
@@ -14,9 +13,6 @@ from pz.cli.options import Select, united
 from pz.cli.render.lines import counted
 from pz.durable import Step, remove, write_atomic
 from pz.graph.model import Graph, PipelineNode
-
-if TYPE_CHECKING:
-    import typer
 
 _PAGE = Page(
     "Compile the project and write what came of it.",
@@ -30,7 +26,7 @@ _PAGE = Page(
 )
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "compile", _PAGE, panel=panel)(compile_project)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
+from pz.cli.parameters import argument
 from pz.errors import Code, Problem, ProjectError
 
 _SHELLS = ("bash", "zsh", "fish", "pwsh")
@@ -30,11 +29,11 @@ def _begins(incomplete: str) -> list[str]:
 
 Shell = Annotated[
     str,
-    typer.Argument(metavar="SHELL", help="bash, zsh, fish or pwsh.", show_default=False, autocompletion=_begins),
+    argument("SHELL", help="bash, zsh, fish or pwsh.", complete=_begins),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "completion", _PAGE, panel=panel)(completion)
 
@@ -45,7 +44,17 @@ def completion(cli: Invocation, shell: Shell) -> int:
         near = get_close_matches(shell, _SHELLS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_SHELLS)}"
         raise ProjectError(Problem(Code.PZ0535, f"there is no completion for the shell '{shell}'", hint=hint))
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # public, not re-exported
-
-    cli.output.out.line(get_completion_script(prog_name="pz", complete_var="_PZ_COMPLETE", shell=shell).strip())
+    cli.output.out.line(_script("powershell" if shell == "pwsh" else shell))
     return ExitCode.OK
+
+
+def _script(shell: str) -> str:
+    """Click's, but for its warning where no bash of a certain age is on the path."""
+    from click.shell_completion import get_completion_class
+
+    from pz.cli.main import build
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(build(), {}, "pz", "_PZ_COMPLETE")
+    return (made.source_template % made.source_vars()).strip()

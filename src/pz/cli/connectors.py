@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from pz.cli.command import Invocation, group, verb
+from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import ALWAYS_EXITS, Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import AsJson, usage_error
 from pz.cli.output import printable
+from pz.cli.parameters import argument
 from pz.cli.render.table import print_table
 from pz.errors import Problem, ProjectError, Severity
 
@@ -47,10 +46,10 @@ _SCHEMA = Page(
     (("pz connectors schema localfiles", "what may stand in connections.yml"),),
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector's name.", show_default=False)]
+Name = Annotated[str, argument("NAME", help="The connector's name.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verbs."""
     below = group(app, "connectors", _PAGE, panel=panel, bare=connectors)
     verb(below, "test", _TEST)(conformance)

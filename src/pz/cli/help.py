@@ -6,16 +6,11 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any
 
-from typer.core import TyperCommand, TyperGroup
+from click import Command, Context, Group, HelpFormatter, Parameter
 
 from pz.frozen import frozen
-
-if TYPE_CHECKING:
-    # The types in the signatures that are overridden here; typer exports them under no public name.
-    from typer._click import Context, HelpFormatter
-    from typer._click.core import Command, Parameter
 
 __all__ = [
     "ALWAYS_EXITS",
@@ -23,8 +18,6 @@ __all__ = [
     "DocumentedCommand",
     "DocumentedGroup",
     "Page",
-    "documented",
-    "documented_group",
     "grouped_options",
 ]
 
@@ -52,34 +45,32 @@ class Page:
     exits: tuple[tuple[int, str], ...] = ALWAYS_EXITS
 
 
-class DocumentedCommand(TyperCommand):
-    """A verb with a `Page`."""
+class DocumentedCommand(Command):
+    """A verb with a `Page`, listed under ``panel``."""
 
-    page: ClassVar[Page]
+    def __init__(self, page: Page, panel: str | None, **settings: Any) -> None:
+        super().__init__(help=page.summary, **settings)
+        self.page, self.panel = page, panel
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the whole page."""
         formatter.write(_help_text(self, self.page, ctx, formatter.width))
 
 
-class DocumentedGroup(TyperGroup):
+class DocumentedGroup(Group):
     """A verb with verbs below it."""
 
-    page: ClassVar[Page]
+    def __init__(self, page: Page, panel: str | None, **settings: Any) -> None:
+        super().__init__(help=page.summary, no_args_is_help=False, subcommand_metavar="COMMAND [ARGS]...", **settings)
+        self.page, self.panel = page, panel
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the whole page, the list of verbs included."""
         formatter.write(_help_text(self, self.page, ctx, formatter.width))
 
-
-def documented(page: Page) -> type[DocumentedCommand]:
-    """A command class that carries ``page``."""
-    return type("Command", (DocumentedCommand,), {"page": page})
-
-
-def documented_group(page: Page) -> type[DocumentedGroup]:
-    """A group class that carries ``page``."""
-    return type("Group", (DocumentedGroup,), {"page": page})
+    def list_commands(self, ctx: Context) -> list[str]:
+        """The verbs as they were declared; click would sort them."""
+        return list(self.commands)
 
 
 def grouped_options(command: Command, ctx: Context) -> dict[str, list[tuple[str, str]]]:
@@ -88,32 +79,21 @@ def grouped_options(command: Command, ctx: Context) -> dict[str, list[tuple[str,
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx)
         if record is not None:
-            groups.setdefault(_heading(param), []).append((_spelling(param, record[0]), record[1].strip()))
+            groups.setdefault(_heading(param), []).append((record[0], record[1].strip()))
     if "Global" in groups:
         groups["Global"] = groups.pop("Global")
     return groups
 
 
-def _spelling(param: Parameter, recorded: str) -> str:
-    """An argument's own name without the type that typer puts behind it; options as typer writes them."""
-    return param.metavar or recorded if _is_argument(param) else recorded
-
-
-def _is_argument(param: Parameter) -> bool:
-    return param.param_type_name == "argument"
-
-
 def _heading(param: Parameter) -> str:
-    if param.name == "help":
-        return "Global"
-    panel = getattr(param, "rich_help_panel", None)
-    return panel or ("Arguments" if _is_argument(param) else "Options")
+    """What click adds by itself, ``--help``, is global."""
+    return str(getattr(param, "panel", "Global"))
 
 
 def _help_text(command: Command, page: Page, ctx: Context, width: int) -> str:
     pieces = [f"{_strong('Usage:')} {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}", page.summary]
     pieces += [textwrap.fill(paragraph, width, break_on_hyphens=False) for paragraph in _paragraphs(page.about)]
-    if isinstance(command, TyperGroup):
+    if isinstance(command, Group):
         pieces += [_section(title, verbs, width) for title, verbs in _verbs(command, ctx).items()]
     pieces += [_section(title, rows, width) for title, rows in grouped_options(command, ctx).items()]
     if page.examples:
@@ -127,13 +107,13 @@ def _paragraphs(text: str) -> list[str]:
     return [" ".join(block.split()) for block in text.split("\n\n") if block.strip()]
 
 
-def _verbs(group: TyperGroup, ctx: Context) -> dict[str, list[tuple[str, str]]]:
+def _verbs(group: Group, ctx: Context) -> dict[str, list[tuple[str, str]]]:
     panels: dict[str, list[tuple[str, str]]] = {}
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         if command is not None and not command.hidden:
             summary = getattr(command, "page", Page("")).summary
-            panels.setdefault(getattr(command, "rich_help_panel", None) or "Verbs", []).append((name, summary))
+            panels.setdefault(getattr(command, "panel", None) or "Verbs", []).append((name, summary))
     return panels
 
 

@@ -6,11 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
+from pz.cli.parameters import argument, option
 from pz.cli.render.table import print_table
 from pz.errors import Code, Problem, ProjectError
 
@@ -26,7 +25,7 @@ _PAGE = Page(
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="The directory to make, and the project's name.", show_default=False),
+    argument("NAME", help="The directory to make, and the project's name."),
 ]
 
 
@@ -36,13 +35,11 @@ def _begins(incomplete: str) -> list[str]:
     return [info.name for info in templates() if info.name.startswith(incomplete)]
 
 
-Template = Annotated[
-    str, typer.Option("--template", "-t", metavar="TEMPLATE", help="What to start from.", autocompletion=_begins)
-]
-ListTemplates = Annotated[bool, typer.Option("--list-templates", help="List the templates and do nothing else.")]
+Template = Annotated[str, option("--template", "-t", metavar="TEMPLATE", help="What to start from.", complete=_begins)]
+ListTemplates = Annotated[bool, option("--list-templates", help="List the templates and do nothing else.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "init", _PAGE, panel=panel)(init)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
@@ -12,9 +12,6 @@ from pz.cli.options import AsJson, Select, united
 from pz.cli.output import printable
 from pz.cli.render.table import print_table
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
-
-if TYPE_CHECKING:
-    import typer
 
 _PAGE = Page(
     "List the nodes of the project.",
@@ -28,7 +25,7 @@ _PAGE = Page(
 )
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "ls", _PAGE, panel=panel)(ls)
 

@@ -8,34 +8,17 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
-from typing import Annotated, Any, NoReturn
+from importlib import import_module
+from typing import Annotated, NoReturn
 
-import typer
-from typer.main import get_command
+import click
 
-from pz.cli import (
-    cdc,
-    clean,
-    compile,
-    completion,
-    connectors,
-    init,
-    ls,
-    plan,
-    retry,
-    run,
-    runs,
-    schema,
-    show,
-    state,
-    test,
-    validate,
-)
-from pz.cli.command import Invocation, callback
+from pz.cli.command import Group, Invocation, parameters_of, performing
 from pz.cli.failures import ExitCode, report
 from pz.cli.help import Page
 from pz.cli.options import usage_error
 from pz.cli.output import Output
+from pz.cli.parameters import option
 from pz.errors import ProjectError
 
 __all__ = ["answer", "build", "end", "main"]
@@ -61,31 +44,51 @@ _PAGE = Page(
 )
 
 
-def build() -> typer.Typer:
-    """The whole command line."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    callback(app, _PAGE, _bare)
-    for panel, modules in _VERBS.items():
-        for module in modules:
-            module.register(app, panel)
-    return app
+_LOOKING = "Looking and housekeeping"
+_VERBS = {
+    "init": "Project",
+    "validate": "Project",
+    "compile": "Project",
+    "ls": "Project",
+    "plan": "Project",
+    "run": "Running",
+    "test": "Running",
+    "retry": "Running",
+    "show": _LOOKING,
+    "runs": _LOOKING,
+    "state": _LOOKING,
+    "cdc": _LOOKING,
+    "schema": _LOOKING,
+    "clean": _LOOKING,
+    "connectors": _LOOKING,
+    "completion": _LOOKING,
+}
+
+
+class _Verbs(Group):
+    """All verbs. The module of one is imported when it is asked for: a run has no use for the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the order of the help."""
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A verb; for a name that is none all are there afterwards, so that click finds what was meant."""
+        for name in (cmd_name,) if cmd_name in _VERBS else _VERBS:
+            if name not in self.commands:
+                import_module(f"pz.cli.{name}").register(self, _VERBS[name])
+        return self.commands.get(cmd_name)
 
 
 @cache
-def command() -> Any:
-    """The same as typer runs it, made once in a process; typer has no public name for its type."""
-    return get_command(build())
+def build() -> Group:
+    """The whole command line, made once in a process."""
+    return _Verbs(
+        _PAGE, None, name="pz", params=parameters_of(_bare), callback=performing(_bare), invoke_without_command=True
+    )
 
 
-_VERBS = {
-    "Project": (init, validate, compile, ls, plan),
-    "Running": (run, test, retry),
-    "Looking and housekeeping": (show, runs, state, cdc, schema, clean, connectors, completion),
-}
-
-Version = Annotated[
-    bool, typer.Option("--version", help="Print the versions of pz, DuckDB and Python.", rich_help_panel="Global")
-]
+Version = Annotated[bool, option("--version", help="Print the versions of pz, DuckDB and Python.", panel="Global")]
 
 
 def _bare(cli: Invocation, version: Version = False) -> int:
@@ -124,21 +127,17 @@ def end(code: int, output: Output) -> NoReturn:
 
 def answer(arguments: list[str], output: Output, base: Invocation | None = None) -> int:
     """Run one command line and return its exit code; never raises. ``base`` is what the global options start from."""
-    if "_PZ_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]  # public, not re-exported
-
-        completion_init()
     try:
-        code = command().main(arguments, prog_name="pz", standalone_mode=False, obj=base or Invocation(output=output))
-    except typer.TyperException as failure:
+        code = build().main(arguments, prog_name="pz", standalone_mode=False, obj=base or Invocation(output=output))
+    except click.ClickException as failure:
         return report(_usage(failure), output)
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the last line of defence: no stack trace, ever
         return report(failure, output)
     return _settled(int(code or 0), output)
 
 
-def _usage(failure: typer.TyperException) -> ProjectError:
-    """What typer found wrong with the command line, in our words and with the help that applies."""
+def _usage(failure: click.ClickException) -> ProjectError:
+    """What click found wrong with the command line, in our words and with the help that applies."""
     context = getattr(failure, "ctx", None)
     path = "pz" if context is None else context.command_path
     message = " ".join(failure.format_message().split()).rstrip(".")

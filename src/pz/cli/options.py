@@ -6,8 +6,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any
 
-import typer
-
+from pz.cli.parameters import argument, option
 from pz.errors import Code, Problem, ProjectError
 
 __all__ = [
@@ -34,22 +33,20 @@ class LogFormat(StrEnum):
 
 Flows = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="NODE",
+    argument(
+        "NODE",
         help="Names of nodes; each stands for its whole flow: everything above and below it.",
-        show_default=False,
     ),
 ]
 Select = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--select",
         "-s",
         metavar="SELECTOR",
         help="Nodes by name pattern, tag:x or source:conn.entity; + before adds ancestors, + behind descendants; "
         "a space unites, a comma intersects. Given several times, they unite.",
-        rich_help_panel="Selection",
-        show_default=False,
+        panel="Selection",
     ),
 ]
 
@@ -59,39 +56,38 @@ def united(selections: list[str] | None) -> str | None:
     return " ".join(selections) if selections else None
 
 
-All = Annotated[bool, typer.Option("--all", help="Every flow of the project.", rich_help_panel="Selection")]
+All = Annotated[bool, option("--all", help="Every flow of the project.", panel="Selection")]
 Vars = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--vars",
         metavar="JSON",
         help="A JSON object laid over the vars of project.yml.",
-        rich_help_panel="Execution",
-        show_default=False,
+        panel="Execution",
     ),
 ]
 FullRefresh = Annotated[
     bool,
-    typer.Option(
+    option(
         "--full-refresh",
         help="Read everything anew: stored watermarks and tokens are not used, and replaced on success.",
-        rich_help_panel="Execution",
+        panel="Execution",
     ),
 ]
 FailFast = Annotated[
     bool,
-    typer.Option("--fail-fast", help="Cancel what runs after the first failed node.", rich_help_panel="Execution"),
+    option("--fail-fast", help="Cancel what runs after the first failed node.", panel="Execution"),
 ]
 LogFormatOption = Annotated[
     LogFormat,
-    typer.Option(
+    option(
         "--log-format",
         help="text: lines, or a live tree on a terminal. json: one event per line on standard output; notes and the "
         "summary go to standard error.",
-        rich_help_panel="Output",
+        panel="Output",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.", rich_help_panel="Output")]
+AsJson = Annotated[bool, option("--json", help="Print JSON for programs.", panel="Output")]
 
 
 def parse_vars(text: str | None) -> dict[str, Any] | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import All, AsJson, Flows, Select, united
 from pz.cli.output import printable
+from pz.cli.parameters import option
 from pz.cli.render.lines import human_bytes
 from pz.cli.render.table import fits, print_table
 
@@ -37,11 +36,11 @@ _PAGE = Page(
 
 Connect = Annotated[
     bool,
-    typer.Option("--connect", help="Ask the live systems for types, sizes and targets.", rich_help_panel="Execution"),
+    option("--connect", help="Ask the live systems for types, sizes and targets.", panel="Execution"),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "plan", _PAGE, panel=panel)(plan)
 

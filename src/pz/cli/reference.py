@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+from click import Command, Context, Group
 
 from pz.cli.help import Page, grouped_options
 from pz.cli.main import build
-
-if TYPE_CHECKING:
-    from typer._click.core import Command  # the common type of commands and groups has no public name
 
 __all__ = ["markdown"]
 
@@ -21,24 +15,22 @@ __all__ = ["markdown"]
 def markdown() -> str:
     """Every verb with its options, examples and exit codes; sections in the order of ``pz --help``."""
     sections = []
-    for command, context, depth in _walk(get_command(build()), "pz", None, 2):
+    for command, context, depth in _walk(build(), "pz", None, 2):
         sections.append("\n\n".join(_section(command, context, depth)))
     return "\n\n".join(sections) + "\n"
 
 
-def _walk(
-    command: Command, name: str, parent: typer.Context | None, depth: int
-) -> Iterator[tuple[Command, typer.Context, int]]:
-    context = typer.Context(command, info_name=name, parent=parent)
+def _walk(command: Command, name: str, parent: Context | None, depth: int) -> Iterator[tuple[Command, Context, int]]:
+    context = Context(command, info_name=name, parent=parent)
     yield command, context, depth
-    if isinstance(command, TyperGroup):
+    if isinstance(command, Group):
         for below in command.list_commands(context):
             made = command.get_command(context, below)
             if made is not None and not made.hidden:
                 yield from _walk(made, below, context, min(depth + 1, 4) if parent else depth)
 
 
-def _section(command: Command, context: typer.Context, depth: int) -> Iterator[str]:
+def _section(command: Command, context: Context, depth: int) -> Iterator[str]:
     page: Page = getattr(command, "page", Page(""))
     yield f"{'#' * depth} {context.command_path}"
     yield page.summary

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import FailFast, LogFormat, LogFormatOption
+from pz.cli.parameters import option
 
 if TYPE_CHECKING:
     from pz.api import RunResult
@@ -32,15 +31,15 @@ _PAGE = Page(
 
 StartOver = Annotated[
     bool,
-    typer.Option(
+    option(
         "--full-refresh",
         help="Start the extraction over: nothing is reused or carried forward.",
-        rich_help_panel="Execution",
+        panel="Execution",
     ),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "retry", _PAGE, panel=panel)(retry)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import (
@@ -22,6 +20,7 @@ from pz.cli.options import (
     united,
     usage_error,
 )
+from pz.cli.parameters import option
 
 if TYPE_CHECKING:
     from pz.api import RunResult
@@ -53,25 +52,24 @@ _PAGE = Page(
 
 UntilCaughtUp = Annotated[
     bool,
-    typer.Option(
+    option(
         "--until-caught-up",
         help="Run again while windowed reads have windows left; --full-refresh then applies to the first pass.",
-        rich_help_panel="Execution",
+        panel="Execution",
     ),
 ]
 MaxPasses = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--max-passes",
         metavar="N",
         help="At most N passes of --until-caught-up.",
-        rich_help_panel="Execution",
-        show_default=False,
+        panel="Execution",
     ),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "run", _PAGE, panel=panel)(run)
 

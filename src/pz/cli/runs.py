@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from pz.cli.command import Invocation, group, verb
+from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import AsJson, usage_error
 from pz.cli.output import printable
+from pz.cli.parameters import argument, option
 from pz.cli.render.lines import counted
 from pz.cli.render.table import print_table
 from pz.errors import Code, Problem, ProjectError
@@ -40,11 +39,11 @@ _SHOW = Page(
     ),
 )
 
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most N runs.", rich_help_panel="Output")]
-RunId = Annotated[str | None, typer.Argument(metavar="ID", help="The run's id.", show_default=False)]
+Limit = Annotated[int, option("--limit", "-n", metavar="N", help="At most N runs.", panel="Output")]
+RunId = Annotated[str | None, argument("ID", help="The run's id.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verbs."""
     below = group(app, "runs", _PAGE, panel=panel, bare=runs)
     verb(below, "show", _SHOW)(show)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from pz.cli.command import Invocation, group, verb
+from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.connectors import usable
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
+from pz.cli.parameters import argument
 from pz.errors import Code, Problem, StateError
 
 if TYPE_CHECKING:
@@ -43,11 +42,11 @@ _FILES = {
 
 Keys = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CONNECTION.ENTITY", help="Datasets; all by default.", show_default=False),
+    argument("CONNECTION.ENTITY", help="Datasets; all by default."),
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verbs."""
     below = group(app, "schema", _PAGE, panel=panel)
     verb(below, "accept", _ACCEPT)(accept)

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
 from pz.cli.jsontext import plain, to_json
 from pz.cli.options import usage_error
+from pz.cli.parameters import argument, option
 from pz.cli.render.lines import counted
 from pz.cli.render.table import print_data
 
@@ -43,19 +42,19 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE", help="A pipeline's name.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most N rows.")]
-Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Show what this run staged.", show_default=False)]
+Pipeline = Annotated[str, argument("PIPELINE", help="A pipeline's name.")]
+Limit = Annotated[int, option("--limit", "-n", metavar="N", help="At most N rows.")]
+Run = Annotated[str | None, option("--run", metavar="ID", help="Show what this run staged.")]
 FormatOption = Annotated[
     Format,
-    typer.Option(
+    option(
         "--format", help="table; csv (an empty cell is null, a quoted empty one the empty text); json.",
-        rich_help_panel="Output",
+        panel="Output",
     ),
 ]  # fmt: skip
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "show", _PAGE, panel=panel)(show)
 

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from pz.cli.command import Invocation, group, verb
+from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import AsJson
 from pz.cli.output import printable
+from pz.cli.parameters import argument, option
 from pz.cli.render.table import print_table
 from pz.errors import Code, Problem, StateError
 
@@ -57,15 +56,15 @@ _CLEAR = Page(
     (("pz state clear crm.orders", "asks before it writes"), ("pz state clear crm.orders --dry-run", "only says it")),
 )
 
-Key = Annotated[str | None, typer.Argument(metavar="CONNECTION.ENTITY", help="The dataset's key.", show_default=False)]
-Value = Annotated[str | None, typer.Option("--value", metavar="VALUE", help="The new value.", show_default=False)]
-ToRun = Annotated[str | None, typer.Option("--to-run", metavar="ID", help="The run to go back to.", show_default=False)]
-Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why, for the audit.", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can answer.")]
+Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.")]
+Value = Annotated[str | None, option("--value", metavar="VALUE", help="The new value.")]
+ToRun = Annotated[str | None, option("--to-run", metavar="ID", help="The run to go back to.")]
+Reason = Annotated[str | None, option("--reason", metavar="TEXT", help="Why, for the audit.")]
+DryRun = Annotated[bool, option("--dry-run", help="Only say what would change.")]
+Yes = Annotated[bool, option("--yes", "-y", help="Do not ask; needed where nobody can answer.")]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verbs."""
     below = group(app, "state", _PAGE, panel=panel)
     verb(below, "show", _SHOW)(show)

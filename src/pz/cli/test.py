@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
 from pz.cli.options import FailFast, LogFormat, LogFormatOption, Select, Vars, parse_vars, united
 
 if TYPE_CHECKING:
-    import typer
-
     from pz.api import RunResult
     from pz.connectors.contract import CancelToken
     from pz.events import Handler
@@ -29,7 +27,7 @@ _PAGE = Page(
 )
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "test", _PAGE, panel=panel)(run_checks)
 

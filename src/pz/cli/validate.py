@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from pz.cli.command import Invocation, verb
+from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
+from pz.cli.parameters import option
 from pz.cli.render.lines import counted
 from pz.errors import Severity
 
@@ -24,11 +23,11 @@ _PAGE = Page(
 )
 
 Connect = Annotated[
-    bool, typer.Option("--connect", help="Try the connections and compare column contracts with the live systems.")
+    bool, option("--connect", help="Try the connections and compare column contracts with the live systems.")
 ]
 
 
-def register(app: typer.Typer, panel: str) -> None:
+def register(app: Group, panel: str) -> None:
     """Add the verb."""
     verb(app, "validate", _PAGE, panel=panel)(validate)
 

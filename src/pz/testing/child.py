@@ -26,7 +26,7 @@ __all__ = ["cli", "main", "serve"]
 # What a run imports sooner or later; DuckDB looks for pandas when it binds a parameter.
 WARM = (
     *("duckdb", "pyarrow", "pyarrow.parquet", "pyarrow.dataset", "jinja2", "yaml", "jsonschema", "pandas", "asyncio"),
-    *("typer._adapters", "_strptime", "encodings.ascii", "encodings.unicode_escape"),
+    *("click.shell_completion", "_strptime", "encodings.ascii", "encodings.unicode_escape"),
 )
 
 
@@ -49,7 +49,7 @@ def serve() -> None:
             importlib.import_module(module)
         except ModuleNotFoundError:  # what is not installed will be missed by the fork, which says so
             continue
-    importlib.import_module("pz.cli.main").command()
+    importlib.import_module("pz.cli.main").build()
     gc.collect()
     gc.freeze()  # else every fork copies the pages of all that was imported, just by looking for garbage
     for line in sys.stdin:
