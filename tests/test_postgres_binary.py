@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from postgres_server import Database
@@ -51,6 +52,16 @@ def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(PostgresSession, "_opened", watched)
     return seen
+
+
+@pytest.mark.parametrize("before", [0, 1, 8, 11])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_a_bit_for_each_byte_wherever_a_slice_begins(before: int, count: int) -> None:
+    values = [(1, 0, None, -1, 7)[(before + i * i) % 5] for i in range(before + count)]
+    stored = pa.array(values, pa.int8())
+    made = binary.booleans(pa.ExtensionArray.from_storage(pa.bool8(), stored).slice(before))
+    made.validate(full=True)
+    assert made.equals(stored.slice(before).cast(pa.bool_()))
 
 
 @pytest.mark.parametrize("few", [0, 1000], ids=["many", "few"])

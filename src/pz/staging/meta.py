@@ -493,8 +493,8 @@ class Ledger:
     def finished(self, node_id: str) -> frozenset[str]:
         """The ids of the finished partitions: many times as quick as `partitions_done` where there are thousands."""
         table = qualified(self._catalog, "pz_meta", "partitions_done")
-        found = self._cursor.sql(filled(f"SELECT partition_id FROM {table} WHERE node_id = ?", [node_id]))
-        return frozenset(found.to_arrow_table().column(0).to_pylist())
+        found = self._cursor.execute(filled(f"SELECT partition_id FROM {table} WHERE node_id = ?", [node_id]))
+        return frozenset(partition_id for (partition_id,) in found.fetchall())
 
     def accounted(self, node_id: str) -> tuple[int, int]:
         """How many partitions of a load are finished, and their rows."""

@@ -62,6 +62,7 @@ __all__ = [
 
 _CONFLICT_TRIES = 8
 _LANDED = "__pz_arrival"
+_STREAM = "__pz_arriving"
 _ORDINAL = "__pz_ordinal"
 
 T = TypeVar("T")
@@ -255,15 +256,12 @@ class PartitionLedger:
         if not arrivals:
             return ()
         landed = f"(SELECT * EXCLUDE ({_ORDINAL}) FROM {_LANDED})"
-        tx.cursor.register(_LANDED, _numbered([arrival.batch for arrival in arrivals]))
-        try:
+        with _landed(tx.cursor, _numbered([arrival.batch for arrival in arrivals])):
             self._same_columns(tx.cursor, landed)
             listed = ", ".join(quote(column.name) for column in self._columns or ())
             condition = "" if where is None else f" WHERE {where}"
             tx.execute(f"INSERT INTO {self.main} ({listed}) SELECT {listed} FROM {landed}{condition}")
             kept = tx.execute(f"SELECT {_ORDINAL}, count(*) FROM {_LANDED}{condition} GROUP BY ALL").fetchall()
-        finally:
-            tx.cursor.unregister(_LANDED)
         counts = dict(kept)
         return tuple(
             Completed(arrival.partition_id, counts.get(at, 0), arrival.batch.num_rows - counts.get(at, 0))
@@ -448,17 +446,29 @@ def pin_window(cursor: DuckDBPyConnection, window: NodeWindow) -> NodeWindow:
 
 @contextmanager
 def _source(cursor: DuckDBPyConnection, arrival: Arrival, tables: Sequence[str] | None) -> Iterator[str]:
-    """The FROM-able text of an arrival; an Arrow table is registered on the cursor for the block."""
+    """The FROM-able text of an arrival; batches in memory are a table of the cursor's own for the block."""
     if arrival.batch is not None:
-        cursor.register(_LANDED, arrival.batch)
-        try:
+        with _landed(cursor, arrival.batch):
             yield _LANDED
-        finally:
-            cursor.unregister(_LANDED)
     elif arrival.source is not None:
         yield arrival.source
     else:
         yield f"({' UNION ALL '.join(f'SELECT * FROM {qualified(SCHEMA, table)}' for table in tables or ())})"
+
+
+@contextmanager
+def _landed(cursor: DuckDBPyConnection, batches: pa.Table) -> Iterator[None]:
+    """A temporary table of the rows: they are read more than once, and a stream can be read only once.
+
+    Registering the Arrow table itself would make DuckDB import ``pyarrow.dataset``, a tenth of a second.
+    """
+    cursor.register(_STREAM, batches.__arrow_c_stream__())
+    try:
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE {_LANDED} AS FROM {_STREAM}")  # durable: ok - the cursor's own
+    finally:
+        cursor.unregister(_STREAM)
+    yield  # after a failure the transaction is over, and the next `OR REPLACE` takes away what is left
+    cursor.execute(f"DROP TABLE temp.{_LANDED}")  # durable: ok - the cursor's own
 
 
 def _split_batches(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], list[Arrival]]:

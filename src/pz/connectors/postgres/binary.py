@@ -16,7 +16,7 @@ from pz.connectors.postgres.types import arrow_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BinaryEncoder"]
+__all__ = ["BinaryEncoder", "booleans"]
 
 ROWS_AT_ONCE = 16_384
 """Fewer than a batch: what fits the socket's buffer keeps the server busy while the next rows are encoded."""
@@ -33,6 +33,9 @@ _SAME = {
     "TIMESTAMP": "timestamp",
     "TIMESTAMP WITH TIME ZONE": "timestamptz",
 }
+
+
+_TRUTHS = bytes([0, *[1] * 255])
 
 
 class BinaryEncoder:
@@ -77,7 +80,7 @@ class BinaryEncoder:
         for field in self._schema:
             array = batch.column(field.name)
             if isinstance(array, pa.ExtensionArray) and field.type == pa.bool_():
-                array = _booleans(array)  # a byte each, where Arrow's own would be a bit
+                array = booleans(array)
             elif array.type != field.type and kinds.is_integer(field.type) and kinds.is_signed_integer(array.type):
                 array = array.cast(field.type)
             moment = kinds.is_date(field.type) or kinds.is_timestamp(field.type)
@@ -91,12 +94,25 @@ class BinaryEncoder:
             yield self._rows.write_batch(batch.slice(start, ROWS_AT_ONCE))
 
 
-def _booleans(array: pa.ExtensionArray) -> pa.Array:
+def booleans(array: pa.ExtensionArray) -> pa.Array:
+    """Arrow's own booleans, a bit each, of DuckDB's, a byte each; anything else as it is.
+
+    Arrow's cast does the same, but with ``pyarrow.compute``, whose import takes longer than most writes.
+    """
     import pyarrow as pa
 
     if array.type.extension_name != "arrow.bool8":
         return array
-    return array.storage.cast(pa.bool_())
+    flags, count = array.storage, array.offset + len(array)
+    valid, values = flags.buffers()
+    if values is None:  # no rows
+        return pa.array([], pa.bool_())
+    truths = values.to_pybytes()[:count].translate(_TRUTHS)
+    bits = 0
+    for place in range(8):  # the bytes of every eighth row become one bit each of the bytes of all
+        bits |= int.from_bytes(truths[place::8], "little") << place
+    packed = pa.py_buffer(bits.to_bytes(-(-count // 8), "little"))
+    return pa.Array.from_buffers(pa.bool_(), len(flags), [valid, packed], offset=flags.offset)
 
 
 def _arrow(kind: str, target: PgType) -> pa.DataType | None:

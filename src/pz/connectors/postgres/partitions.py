@@ -70,7 +70,7 @@ class Read:
         columns = self.relation.pruned(self.hints)
         return read_statement(
             self.server,
-            self.relation.select(columns, self._conditions(extra)),
+            self.relation.select(columns, self.conditions(extra)),
             columns,
             options,
             cancel,
@@ -80,9 +80,10 @@ class Read:
 
     def scan(self, extra: Sequence[str] = ()) -> NativeScan | None:
         """The same rows as a fragment."""
-        return scan_of(self.server, self.relation, self.relation.pruned(self.hints), self._conditions(extra))
+        return scan_of(self.server, self.relation, self.relation.pruned(self.hints), self.conditions(extra))
 
-    def _conditions(self, extra: Sequence[str]) -> list[str]:
+    def conditions(self, extra: Sequence[str] = ()) -> list[str]:
+        """What the server filters by."""
         return [*self.relation.conditions(self.dataset, self.hints), *extra]
 
 

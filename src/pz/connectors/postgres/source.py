@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import (
@@ -21,6 +22,7 @@ from pz.connectors.contract import (
 from pz.connectors.postgres.capture import Capture, CapturePartition, capturable, refuse_options
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.faults import translated
+from pz.connectors.postgres.few import few_rows
 from pz.connectors.postgres.partitions import (
     MAX_PARTITIONS,
     KeyRange,
@@ -83,6 +85,9 @@ DATASET_SCHEMA: Mapping[str, Any] = {
     },
 }
 
+NO_LIMIT = "SET statement_timeout TO '0'"
+"""For what may take as long as it takes, on a connection that began with a look at the catalogue."""
+
 VALUES_THAT_DO_NOT_FIT = """
 SELECT {columns} FROM {source}
 """
@@ -143,15 +148,21 @@ class PostgresSource:
         """See `Source`. One partition, or the ranges of the partition column."""
         if dataset.change_capture:
             return [CapturePartition(Capture(self._server, self._relation(dataset), dataset))]
-        shared = self._shared(dataset, hints)
         column = dataset.options.get("partition_column")
         if column is None:
-            return [WholePartition(shared)]
+            return [self._whole(dataset, hints)]
+        shared = self._shared(dataset, hints)
         count = int(dataset.options.get("partitions") or proposed_count(shared.relation))
         generation = "" if self._outlives(dataset, shared.relation, str(column)) else self._snapshot.name
         with translated(shared.relation.subject):
             ranges = plan_ranges(shared, str(column), count, generation)
         return [PostgresPartition(shared, found) for found in ranges]
+
+    def _whole(self, dataset: DatasetSpec, hints: ReadHints) -> Partition:
+        with translated(f"'{dataset.entity}'"), self._server.control() as connection:
+            shared = Read(self._server, self._relation(dataset, connection), dataset, hints, self._snapshot)
+            with translated(shared.relation.subject):
+                return few_rows(connection, shared) or WholePartition(shared)
 
     def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
         """See `RestoringSource`.
@@ -170,16 +181,11 @@ class PostgresSource:
         """See `ProbingSource`: types, size, highest cursor, rows without one."""
         if dataset.options.get("partitions") is not None and dataset.options.get("partition_column") is None:
             raise PermanentError(f"'{dataset.entity}': partitions needs partition_column", code=Code.PZ0334)
-        relation = self._relation(dataset)
-        with translated(relation.subject), self._server.control(patient=True) as connection:
-            upper, nulls = None, None
-            if dataset.change_capture:
-                assert relation.table is not None
-                require(connection, dataset, relation.table)
-            elif dataset.cursor is not None:
-                upper, nulls = _cursor_facts(connection, relation, dataset.cursor)
-            else:
-                _refuse_unfit_values(connection, relation)
+        with translated(f"'{dataset.entity}'"), self._server.control() as connection:
+            relation = self._relation(dataset, connection)
+            connection.execute(NO_LIMIT)
+            with translated(relation.subject):
+                upper, nulls = _live_facts(connection, dataset, relation)
         table = relation.table
         by_column = dataset.options.get("partition_column") is not None
         return SourceProbe(
@@ -219,7 +225,8 @@ class PostgresSource:
     def _shared(self, dataset: DatasetSpec, hints: ReadHints) -> Read:
         return Read(self._server, self._relation(dataset), dataset, hints, self._snapshot)
 
-    def _relation(self, dataset: DatasetSpec) -> Relation:
+    def _relation(self, dataset: DatasetSpec, connection: psycopg.Connection[Any] | None = None) -> Relation:
+        """What is remembered of the dataset, looked up at first, by a connection of its own unless there is one."""
         key = json.dumps(
             [
                 *(dataset.entity, dataset.options.get("query"), dataset.change_capture),
@@ -228,8 +235,11 @@ class PostgresSource:
         )
         with self._lock:
             if key not in self._relations:
-                with translated(f"'{dataset.entity}'"), self._server.control() as connection:
-                    found = resolve(connection, dataset)
+                with (
+                    translated(f"'{dataset.entity}'"),
+                    nullcontext(connection) if connection else self._server.control() as one,
+                ):
+                    found = resolve(one, dataset)
                     self._relations[key] = capturable(found) if dataset.change_capture else found
             return self._relations[key]
 
@@ -241,6 +251,20 @@ class PostgresSource:
             and relation.table is not None
             and relation.table.primary_key == (column,)
         )
+
+
+def _live_facts(
+    connection: psycopg.Connection[Any], dataset: DatasetSpec, relation: Relation
+) -> tuple[str | None, int | None]:
+    """The highest cursor and the rows without one, where there is a cursor; refuses what could not be read."""
+    if dataset.change_capture:
+        assert relation.table is not None
+        require(connection, dataset, relation.table)
+    elif dataset.cursor is not None:
+        return _cursor_facts(connection, relation, dataset.cursor)
+    else:
+        _refuse_unfit_values(connection, relation)
+    return None, None
 
 
 def _cursor_facts(

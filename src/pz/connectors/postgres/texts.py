@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pz.connectors.postgres.catalog import Attribute, PgType
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = ["TextColumn", "TextReader", "array_elements"]
+
+FEW = 1000
 
 # PostgreSQL ends with BC what DuckDB has behind the date.
 _ERA = r"CASE WHEN ends_with({v}, ' BC') THEN regexp_replace({v}, '^(\S+)(.*) BC$', '\1 (BC)\2') ELSE {v} END"
@@ -127,7 +130,8 @@ class TextReader:
         selected = ", ".join(
             f"{column.expression(name)} AS {name}" for column, name in zip(columns, names, strict=True)
         )
-        self._duckdb.register("texts", table)
+        # The stream of the table: for a table itself DuckDB imports pyarrow.dataset, a tenth of a second.
+        self._duckdb.register("texts", table.__arrow_c_stream__())
         try:
             found = self._duckdb.sql(f"SELECT {selected} FROM texts").to_arrow_table()
         finally:
@@ -142,8 +146,17 @@ def _as_announced(found: pa.ChunkedArray, read: ReadColumn) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):  # no rows
         array = pa.array([], array.type)
     if read.duckdb.startswith("DECIMAL("):
-        return exact_decimal(array, read.arrow)
+        return _decimals(array, read.arrow)
     return array if array.type == read.arrow else array.cast(read.arrow)
+
+
+def _decimals(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A few by Python, to the same: Arrow's own way takes an import that is longer than most reads."""
+    import pyarrow as pa
+
+    if len(texts) > FEW or not pa.types.is_decimal(wanted):
+        return exact_decimal(texts, wanted)
+    return pa.array([None if text is None else Decimal(text) for text in texts.to_pylist()], wanted)
 
 
 def _scalar(value: str, storage: str, wanted: str, selected: str) -> str:

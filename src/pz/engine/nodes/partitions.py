@@ -177,7 +177,8 @@ def _can(partition: Partition, protocol: Any) -> bool:
 
 def _create_empty(cursor: DuckDBPyConnection, landing: Landing, source: Source, ledger: PartitionLedger) -> None:
     """A read without rows still makes the table, with the columns that the source announces."""
-    cursor.register("__pz_empty", source.schema(landing.dataset).empty_table())
+    # The stream of the table: for a table itself DuckDB imports pyarrow.dataset, a tenth of a second.
+    cursor.register("__pz_empty", source.schema(landing.dataset).empty_table().__arrow_c_stream__())
     try:
         ledger.create_main(cursor, "__pz_empty")
     finally:
