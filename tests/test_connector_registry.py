@@ -163,6 +163,25 @@ def test_listing_connectors_imports_none_of_them() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_the_installed_packages_are_searched_only_for_a_name_that_is_not_ours() -> None:
+    searched: list[str] = []
+
+    def others() -> dict[str, Registration]:
+        searched.append("once")
+        return {
+            "theirs": Registration("theirs", f"{__name__}:Sample", "their-package"),
+            "ours": Registration("ours", "no:thing"),
+        }
+
+    registry = Registry({"ours": Registration("ours", f"{__name__}:Sample")}, others)
+    assert registry.get("ours")
+    assert searched == []
+    assert registry.registration("theirs").package == "their-package"
+    assert registry.names() == ("ours", "theirs")
+    assert registry.registration("ours").target == f"{__name__}:Sample"
+    assert searched == ["once"]
+
+
 def test_a_connector_whose_extra_is_missing_is_described_but_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

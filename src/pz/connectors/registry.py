@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib.util import find_spec
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pz.connectors.contract import CONTRACT_MAJOR, Connector
 from pz.connectors.options import Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, Problem, ProjectError
 from pz.frozen import frozen
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "BUILT_IN",
@@ -56,37 +59,43 @@ class Registration:
 
 
 class Registry:
-    """The known connectors; instances are made once each, on first use."""
+    """The known connectors; instances are made once each, on first use.
 
-    def __init__(self, registrations: Mapping[str, Registration]) -> None:
-        self._registrations = dict(registrations)
+    ``others`` finds more than ``known``, which come first: it is asked when a name is not among those, or for all names.
+    """
+
+    def __init__(
+        self, known: Mapping[str, Registration], others: Callable[[], Mapping[str, Registration]] = dict
+    ) -> None:
+        self._known = dict(known)
+        self._others = others
         self._loaded: dict[str, Connector] = {}
 
     @classmethod
     def default(cls) -> Registry:
         """Our own connectors and those of every installed distribution that declares the entry-point group."""
-        known = {name: Registration(name, target) for name, target in BUILT_IN.items()}
-        for point in entry_points(group=GROUP):
-            if point.name not in BUILT_IN:
-                known[point.name] = Registration(point.name, point.value, _package(point))
-        return cls(known)
+        return cls({name: Registration(name, target) for name, target in BUILT_IN.items()}, _installed)
 
     def with_connector(self, name: str, connector: Connector) -> Registry:
         """A registry in which ``name`` is this instance: for tests and for the Python API."""
-        other = Registry({**self._registrations, name: Registration(name, type(connector).__qualname__)})
+        other = Registry({**self._known, name: Registration(name, type(connector).__qualname__)}, self._others)
         other._loaded = {**self._loaded, name: connector}
         return other
 
+    @cached_property
+    def _all(self) -> Mapping[str, Registration]:
+        return {**self._others(), **self._known}
+
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
-        return tuple(sorted(self._registrations))
+        return tuple(sorted(self._all))
 
     def registration(self, name: str) -> Registration:
         """Where ``name`` comes from. Raises `ProjectError` PZ0305 when it is not installed."""
-        try:
-            return self._registrations[name]
-        except KeyError:
-            raise ProjectError(self._unknown(name)) from None
+        found = self._known.get(name) or self._all.get(name)
+        if found is None:
+            raise ProjectError(self._unknown(name))
+        return found
 
     def get(self, name: str) -> Connector:
         """The connector. Raises `ProjectError` PZ0305 when it is unknown, broken or made for another contract."""
@@ -121,6 +130,13 @@ class Registry:
         meant = f"did you mean '{by_case[close[0]]}'? " if close else ""
         hint = f"{meant}installed connectors: {', '.join(self.names())}"
         return Problem(Code.PZ0305, f"connector '{name}' is not installed", hint=hint)
+
+
+def _installed() -> dict[str, Registration]:
+    from importlib.metadata import entry_points  # late: it takes longer than a project of our own connectors to load
+
+    points = entry_points(group=GROUP)
+    return {point.name: Registration(point.name, point.value, _package(point)) for point in points}
 
 
 def _package(point: EntryPoint) -> str | None:

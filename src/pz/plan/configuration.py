@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-
-from packaging.version import InvalidVersion, Version
 
 from pz.connectors.localpath import os_refusals
 from pz.connectors.options import Side, check_options
@@ -48,6 +45,10 @@ def _requirements(project: Project) -> Iterator[Problem]:
 
 
 def _requirement_fault(required: ConnectorRequirement) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.version import InvalidVersion, Version
+
     try:
         installed = version(required.package)
     except PackageNotFoundError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pz.codes import Code
@@ -311,7 +311,7 @@ def create(connection: DuckDBPyConnection, run_id: str) -> None:
     In one transaction: DuckDB flushes the log at each commit, and there are sixty statements.
     """
     connection.begin()
-    connection.execute(resources.files("pz.staging").joinpath("pz_meta.sql").read_text("utf-8"))
+    connection.execute(Path(__file__).with_name("pz_meta.sql").read_text("utf-8"))
     connection.execute(filled("INSERT INTO pz_meta.meta (version, run_id) VALUES (?, ?)", [SCHEMA_VERSION, run_id]))
     connection.commit()  # durable: ok - inside the step of the caller, who makes the file
 
