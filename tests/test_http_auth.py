@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import select
 import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -346,6 +348,84 @@ def test_a_proxy_gets_the_request_and_its_own_credentials() -> None:
         asked = proxy.requests()[0]
         assert asked.target.startswith("http://api.example.com/")
         assert asked.headers["proxy-authorization"] == "Basic " + base64.b64encode(b"u:pw").decode()
+
+
+class Tunnel:
+    """A proxy that passes bytes on after CONNECT, and keeps the heads of what it was asked; by TLS itself where that is set."""
+
+    def __init__(self, to: int, tls: ssl.SSLContext | None = None, status: int = 200) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._to, self._tls, self._status = to, tls, status
+        self.heads: list[str] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://u:pw@127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Tunnel:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                with (
+                    suppress(OSError),
+                    near if self._tls is None else self._tls.wrap_socket(near, server_side=True) as asked,
+                ):
+                    self._pass(asked)
+
+    def _pass(self, near: socket.socket) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += near.recv(1)
+        self.heads.append(head.decode())
+        near.sendall(b"HTTP/1.1 %d Scripted\r\n\r\n" % self._status)
+        if self._status != 200:
+            return
+        with socket.create_connection(("127.0.0.1", self._to)) as far:
+            while True:
+                held = isinstance(near, ssl.SSLSocket) and near.pending()
+                for ready in [near] if held else select.select([near, far], [], [])[0]:
+                    data = ready.recv(65_536)
+                    if not data:
+                        return
+                    (far if ready is near else near).sendall(data)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["http", "https"])
+def test_a_proxy_tunnels_what_is_encrypted_and_sees_neither_path_nor_credentials(
+    tmp_path: Path, encrypted: bool
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    options = {"ca_file": str(tmp_path / "ca.pem"), "auth": {"type": "bearer", "token": SECRET}}
+    paging = {"pagination": {"strategy": "page", "param": "page"}}
+    with Api(tls) as api, Tunnel(api.port, tls if encrypted else None) as tunnel:
+        api.route("GET", "/items", paged([{"id": n, "text": "x" * 1_000} for n in range(500)], 200))
+        found = read(api, paging, ID, connection_options={**options, "proxy": tunnel.url})
+        assert ids(found) == list(range(500))
+        assert api.connections == 1, "one tunnel serves all pages"
+        (head,) = tunnel.heads
+        assert head.startswith(f"CONNECT 127.0.0.1:{api.port} HTTP/1.1\r\n")
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'u:pw').decode()}\r\n" in head
+        assert SECRET not in head
+        assert "items" not in head
+        assert all("proxy-authorization" not in asked.headers for asked in api.requests())
+
+
+def test_a_proxy_that_refuses_is_told_as_that(tmp_path: Path) -> None:
+    with Api() as api, Tunnel(api.port, status=407) as tunnel:
+        options = {"base_url": "https://127.0.0.1:1", "proxy": tunnel.url}
+        with pytest.raises(TransientError, match="the proxy refused"):
+            read(api, {}, ID, gate=CountingGate(1), connection_options=options)
 
 
 def test_a_custom_authority_and_a_client_certificate_are_used(tmp_path: Path) -> None:

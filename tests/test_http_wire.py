@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from http_server import Api, Asked, Reply
+from http_server import Api, Asked, Reply, paged
 from http_support import ID, CountingGate, ids, read
 from pz.connectors.contract import CancelToken, ConnectionSpec
 from pz.connectors.http.settings import Settings
@@ -160,3 +160,23 @@ def test_a_header_is_sent_once_whatever_the_case_of_its_name() -> None:
         api.on("GET", "/items", RECORDS)
         read(api, {"headers": {"ACCEPT": "text/x"}}, ID, connection_options={"headers": {"accept": "text/y"}})
         assert api.requests()[0].headers["accept"] == "text/x"
+
+
+def test_a_connection_that_the_server_ended_is_not_asked_again() -> None:
+    with Api() as api:
+        whole = paged([{"id": n} for n in range(25)], 5)
+
+        def ends(asked: Asked) -> Reply:
+            reply = whole(asked)
+            return replace(reply, cut=len(reply.body))
+
+        api.route("GET", "/items", ends)
+        assert ids(read(api, {"pagination": {"strategy": "page", "param": "page"}}, ID)) == list(range(25))
+        assert api.connections >= 6
+
+
+def test_a_connection_is_asked_again_as_long_as_it_is_good() -> None:
+    with Api() as api:
+        api.route("GET", "/items", paged([{"id": n} for n in range(25)], 5))
+        read(api, {"pagination": {"strategy": "page", "param": "page"}}, ID, gate=CountingGate(1))
+        assert (api.connections, len(api.requests())) == (1, 6)

@@ -186,7 +186,8 @@ def _pool(settings: Settings, backend: httpcore.NetworkBackend) -> httpcore.Conn
     proxy = httpx.URL(settings.proxy)
     address = httpcore.URL(scheme=proxy.raw_scheme, host=proxy.raw_host, port=proxy.port, target=b"/")
     user = (proxy.username, proxy.password) if proxy.userinfo else None
-    return httpcore.HTTPProxy(address, proxy_auth=user, **shared)
+    checked = shared["ssl_context"] if proxy.scheme == "https" else None  # the proxy by the same authorities
+    return httpcore.HTTPProxy(address, proxy_auth=user, proxy_ssl_context=checked, **shared)
 
 
 class Pace(threading.local):
