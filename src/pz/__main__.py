@@ -11,7 +11,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line. An interrupt before it is even there ends the process without a stack trace."""
     # What is imported stays; looking through it for garbage again and again is a twentieth of a short run.
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # not where the parent had it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
