@@ -1,7 +1,7 @@
 """Frozen records: what ``dataclass(frozen=True, slots=True)`` makes, at a quarter of what that costs when it is imported.
 
 The standard decorator compiles six functions for every class; for the records of one run that was a seventh of a short
-run. Here ``__init__`` alone is compiled; the other five are made without. Fields, inheritance,
+run. Here ``__init__`` alone is compiled, when the first record is made; the other five are made without. Fields, inheritance,
 `dataclasses.replace`, ``fields``, ``asdict``, pattern matching, copying: as there.
 """
 
@@ -35,7 +35,7 @@ def frozen(cls: Any = None, /, *, slots: bool = True, kw_only: bool = False, eq:
         own = set(vars(plain))
         made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(plain)
         fields = dataclasses.fields(made)
-        methods: dict[str, Any] = {"__init__": _init(made, fields), "__repr__": _repr}
+        methods: dict[str, Any] = {"__init__": _first(made, fields), "__repr__": _repr}
         methods |= {"__setattr__": _refuse, "__delattr__": _refuse}
         methods |= {"__getstate__": _state, "__setstate__": _restore} if slots else {}
         methods |= _comparison([each.name for each in fields if each.compare]) if eq else {}
@@ -45,6 +45,16 @@ def frozen(cls: Any = None, /, *, slots: bool = True, kw_only: bool = False, eq:
         return made  # type: ignore[no-any-return]  # with slots it is another class than the one given
 
     return make if cls is None else make(cls)
+
+
+def _first(made: type[Any], fields: tuple[Field[Any], ...]) -> Any:
+    """What makes the first record, and the function that makes all further ones: a run has classes that it makes none of."""
+
+    def __init__(self: Any, /, *given: Any, **named: Any) -> None:
+        made.__init__ = _init(made, fields)
+        made.__init__(self, *given, **named)
+
+    return __init__
 
 
 def _init(made: type[Any], fields: tuple[Field[Any], ...]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pz.errors import Code, Problem, Severity
@@ -50,30 +51,39 @@ class _Trial:
         self._untried: dict[str, str] = {}  # node id -> the dataset or file that is missing, or "" below a failure
         self._left_out: dict[str, list[tuple[str, Location | None]]] = {}  # reason -> what was not tried
 
-    def problems(self) -> Iterator[Problem]:
-        """Try everything, in order."""
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """Made for the first thing that can be tried: where no dataset declares columns, that may be nothing."""
         import duckdb
 
-        with duckdb.connect(":memory:", config={"python_enable_replacements": False}) as connection:
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("CREATE SCHEMA staging")  # durable: ok - in memory
+        made = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+        made.execute("SET enable_external_access = false")
+        made.execute("SET TimeZone = 'UTC'")
+        made.execute("CREATE SCHEMA staging")  # durable: ok - in memory
+        return made
+
+    def problems(self) -> Iterator[Problem]:
+        """Try everything, in order."""
+        try:
             for node in self._graph.nodes:
                 if isinstance(node, SourceNode):
-                    yield from self._source(connection, node)
+                    yield from self._source(node)
                 elif isinstance(node, PipelineNode):
-                    yield from self._pipeline(connection, node)
+                    yield from self._pipeline(node)
                 elif isinstance(node, CheckNode) and node.check.kind is CheckKind.CUSTOM_SQL:
-                    yield from self._check(connection, node)
+                    yield from self._check(node)
                 elif isinstance(node, CheckNode):
-                    yield from self._columns(connection, node, node.pipeline, node.check.columns, "column")
+                    yield from self._columns(node, node.pipeline, node.check.columns, "column")
                 elif isinstance(node, SinkNode):
-                    yield from self._columns(connection, node, node.pipeline, node.write.keys, "merge key")
+                    yield from self._columns(node, node.pipeline, node.write.keys, "merge key")
                     by = (node.write.dedupe_by,) if node.write.dedupe_by else ()
-                    yield from self._columns(connection, node, node.pipeline, by, "dedupe_by")
+                    yield from self._columns(node, node.pipeline, by, "dedupe_by")
+        finally:
+            if "_database" in vars(self):
+                self._database.close()
         yield from self._notes()
 
-    def _source(self, connection: duckdb.DuckDBPyConnection, node: SourceNode) -> Iterator[Problem]:
+    def _source(self, node: SourceNode) -> Iterator[Problem]:
         import duckdb
 
         columns = node.read.columns
@@ -83,7 +93,7 @@ class _Trial:
         # The types are DuckDB's own text and were checked when the project was loaded.
         body = ", ".join(f"{quote(name)} {kind}" for name, kind in columns.items())
         try:
-            connection.execute(
+            self._database.execute(
                 f"CREATE TABLE {qualified('staging', node.relation)} ({body})"
             )  # durable: ok - in memory
         except duckdb.Error as failure:
@@ -91,7 +101,7 @@ class _Trial:
             message = f"no table can be made from the columns: of dataset '{node.key}': {_shortened(failure)}"
             yield _at(Problem(Code.PZ0401, message), node.read.location or node.location, None)
 
-    def _pipeline(self, connection: duckdb.DuckDBPyConnection, node: PipelineNode) -> Iterator[Problem]:
+    def _pipeline(self, node: PipelineNode) -> Iterator[Problem]:
         import duckdb
 
         why = self._missing(node.parents)
@@ -103,8 +113,8 @@ class _Trial:
         for key, value in self._watermarks(node):
             sql = sql.replace(watermark_sentinel(key), value)
         try:
-            connection.execute(f"EXPLAIN {sql}")
-            connection.execute(
+            self._database.execute(f"EXPLAIN {sql}")
+            self._database.execute(
                 f"CREATE TABLE {qualified('staging', node.name)} AS (\n{sql}\n) WITH NO DATA"
             )  # durable: ok - in memory
         except duckdb.PermissionException:
@@ -116,7 +126,7 @@ class _Trial:
             line = _line_of(failure)
             yield _at(problem, node.location, None if line is None else node.file_line(line))
 
-    def _check(self, connection: duckdb.DuckDBPyConnection, node: CheckNode) -> Iterator[Problem]:
+    def _check(self, node: CheckNode) -> Iterator[Problem]:
         import duckdb
 
         why = self._missing(node.parents)
@@ -124,7 +134,7 @@ class _Trial:
             self._leave_out(f"check '{node.name}'", why, node.location)
             return
         try:
-            connection.execute(f"EXPLAIN {one_query(node.check.sql or '')}")
+            self._database.execute(f"EXPLAIN {one_query(node.check.sql or '')}")
         except duckdb.PermissionException:
             self._leave_out(f"check '{node.name}'", f"check '{node.name}' reads files by itself", node.location)
         except duckdb.Error as failure:
@@ -137,7 +147,6 @@ class _Trial:
 
     def _columns(
         self,
-        connection: duckdb.DuckDBPyConnection,
         node: CheckNode | SinkNode,
         pipeline: str,
         names: Sequence[str],
@@ -146,7 +155,7 @@ class _Trial:
         """Names of columns that the pipeline above does not have."""
         if not names or self._missing(node.parents) is not None:
             return
-        rows = connection.execute(f"DESCRIBE {qualified('staging', pipeline)}").fetchall()
+        rows = self._database.execute(f"DESCRIBE {qualified('staging', pipeline)}").fetchall()
         types = {str(row[0]).lower(): str(row[1]) for row in rows}
         known = [str(row[0]) for row in rows]
         where = (node.check.location if isinstance(node, CheckNode) else node.write.location) or node.location
