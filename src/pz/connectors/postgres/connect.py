@@ -170,10 +170,10 @@ class Server:
 
         with translated(self.place):
             # libpq's own parameters, all of them text; psycopg's stub takes them for its keyword arguments.
-            connection = psycopg.connect("", **self.parameters(), prepare_threshold=None)  # type: ignore[arg-type]
+            connection = psycopg.connect("", **self.parameters(), prepare_threshold=None, autocommit=True)  # type: ignore[arg-type]
             with _closed_on_failure(connection):
-                connection.execute(self._pin(statement_limit=not patient))
-                connection.commit()  # durable: ok - settings of the session
+                connection.execute(self._pin(statement_limit=not patient))  # one round trip, without BEGIN and COMMIT
+                connection.autocommit = False
             return connection
 
     def replication(self) -> psycopg.Connection[Any]:
