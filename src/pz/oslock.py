@@ -11,17 +11,15 @@ import fcntl
 import json
 import os
 import socket
-import time
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from filelock import FileLock, Timeout
+
 from pz.frozen import frozen
 
 __all__ = ["OsLock", "Owner", "is_free"]
-
-POLL = 0.02
-"""Seconds between two looks at a lock that somebody else has."""
 
 
 @frozen
@@ -50,34 +48,26 @@ class OsLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._opened: int | None = None
+        self._lock = FileLock(path, thread_local=False)
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock."""
-        return self._opened is not None
+        return bool(self._lock.is_locked)
 
     def acquire(self, wait: float = 0.0, owner: Owner | None = None) -> bool:
         """Take the lock within ``wait`` seconds; False when somebody else keeps it. OSError when it cannot be opened."""
-        latest = time.monotonic() + wait
-        while self._opened is None:
-            self._opened = _locked(self.path)
-            if self._opened is None:
-                if time.monotonic() >= latest:
-                    return False
-                time.sleep(POLL)
+        try:
+            self._lock.acquire(timeout=wait, poll_interval=0.02)
+        except Timeout:
+            return False
         if owner is not None:
             self._write_owner(owner)
         return True
 
     def release(self) -> None:
         """Free the lock, if this object holds it."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            os.close(opened)
-
-    def __del__(self) -> None:
-        self.release()
+        self._lock.release(force=True)
 
     def owner(self) -> Owner | None:
         """Who took the lock last, as far as that can be told."""
@@ -104,25 +94,11 @@ class OsLock:
         aside.replace(self._owner_path)  # durable: ok - as above
 
 
-def _locked(path: Path) -> int | None:
-    """The file, opened and locked; None while somebody else has it."""
-    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(opened)
-        return None
-    except BaseException:
-        os.close(opened)
-        raise
-    return opened
-
-
 def is_free(path: Path) -> bool:
     """Whether nobody holds the lock at ``path``; one that cannot even be opened counts as held.
 
     It is taken for an instant to find out, so whoever wants a lock for good waits a moment before giving up. Opened for
-    reading only, so that a read-only disk can tell, too.
+    reading only, so that a read-only disk can tell, too; `filelock` takes the same ``flock``.
     """
     try:
         opened = os.open(path, os.O_RDONLY)
