@@ -372,7 +372,7 @@ def test_a_swap_keeps_what_hangs_on_the_table_without_being_part_of_it(database:
     )
     kept = """
         SELECT c.relreplident::text, a.attstattarget, array_agg(format('%s %s %s', i.indexrelid::regclass, indisclustered,
-               indisreplident) ORDER BY 1)::text
+               indisreplident) ORDER BY i.indexrelid::regclass::text)::text
         FROM pg_class c JOIN pg_attribute a ON attrelid = c.oid AND attname = 'v' JOIN pg_index i ON indrelid = c.oid
         WHERE c.oid = 't'::regclass GROUP BY 1, 2
     """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BinaryEncoder", "booleans"]
 
-ROWS_AT_ONCE = 16_384
-"""Fewer than a batch: what fits the socket's buffer keeps the server busy while the next rows are encoded."""
+ROWS_AT_ONCE = 8_192
+"""Fewer than a batch: a piece of it is on its way to the server while the next one is encoded."""
 
 _INTEGERS = {"SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}
 _SAME = {

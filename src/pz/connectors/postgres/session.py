@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pz.connectors.contract import (
     Column,
@@ -27,6 +27,7 @@ from pz.connectors.postgres import marks, strategy, swap
 from pz.connectors.postgres.binary import BinaryEncoder
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.copying import Copy
 from pz.connectors.postgres.encode import Encoder, WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import lost_connection, translate, translated
@@ -40,7 +41,6 @@ from pz.sqltext import quote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import psycopg
     import pyarrow as pa
 
 __all__ = ["PostgresSession"]
@@ -57,7 +57,7 @@ class PostgresSession:
         self._closed = False
         self._rows = 0
         self._batches = 0
-        self._copy: _Copy | None = None
+        self._copy: Copy | None = None
         self._landed: int | None = None
         self._transaction: Transaction | None = None
         self._deletes = False
@@ -140,11 +140,11 @@ class PostgresSession:
     def _put(self, batch: pa.RecordBatch) -> None:
         pieces = self._binary.encode(batch) if self._binary is not None else None
         if pieces is None:
-            self._opened("csv").write(self._encoder.encode(batch))
+            self._opened("csv").send(self._encoder.encode(batch))
             return
         copy = self._opened("binary", self._binary)
         for piece in pieces:
-            copy.write(piece)
+            copy.send(piece)
 
     def _refuse_cut(self, batch: pa.RecordBatch) -> None:
         if not self._limits:
@@ -176,13 +176,13 @@ class PostgresSession:
         with self._faults():
             self._opened("binary").write(block.data)
 
-    def _opened(self, form: str, encoder: BinaryEncoder | None = None) -> _Copy:
+    def _opened(self, form: str, encoder: BinaryEncoder | None = None) -> Copy:
         """The COPY that takes rows of this form, opened for the first of them."""
         if self._copy is not None and self._copy.form != form:
             self._end_copy()
         if self._copy is None:
             names = [column.name for column in self._target.columns]
-            self._copy = _Copy(self._connection, self._into, names, form, encoder)
+            self._copy = Copy(self._connection, self._into, names, form, encoder)
         return self._copy
 
     def apply_deletes(self, keys: pa.RecordBatch) -> None:
@@ -223,7 +223,7 @@ class PostgresSession:
     def _send(self, batch: pa.RecordBatch, into: str, names: Sequence[str]) -> None:
         kinds = {column.name: column for column in self._target.columns}
         encoder = Encoder([kinds[name] for name in names])
-        copy = _Copy(self._connection, into, names)
+        copy = Copy(self._connection, into, names)
         try:
             copy.write(encoder.encode(batch))
             copy.end()
@@ -349,44 +349,3 @@ class PostgresSession:
     def _faults(self) -> Iterator[None]:
         with translated(self._subject):
             yield
-
-
-class _Copy:
-    """An open ``COPY ... FROM STDIN``; nothing else may run on the connection until it ends."""
-
-    def __init__(
-        self,
-        connection: psycopg.Connection[Any],
-        into: str,
-        names: Sequence[str],
-        form: str = "csv",
-        encoder: BinaryEncoder | None = None,
-    ) -> None:
-        self.form = form
-        self._encoder = encoder
-        listed = ", ".join(quote(name) for name in names)
-        self._cursor = connection.cursor()
-        self._context = self._cursor.copy(f"COPY {into} ({listed}) FROM STDIN (FORMAT {form})")
-        self._copy = self._context.__enter__()
-        if encoder is not None:
-            self._copy.write(encoder.start())
-
-    def write(self, data: memoryview | bytes | bytearray) -> None:
-        self._copy.write(data)
-
-    def end(self) -> None:
-        if self._encoder is not None:
-            self._copy.write(self._encoder.finish())
-        self._context.__exit__(None, None, None)
-
-    def cancel(self) -> None:
-        """End the COPY with an error, so that the transaction cannot commit any more."""
-        stop = _Cancelled()
-        try:
-            self._context.__exit__(_Cancelled, stop, None)
-        except _Cancelled:
-            return
-
-
-class _Cancelled(Exception):
-    pass
