@@ -275,3 +275,18 @@ def test_no_session_of_a_scan_outlives_its_run(tmp_path: Path, database: Databas
     assert errors(run(demo(tmp_path, database.options, TO_LAKE, files=files))) == {}
     ours = "application_name = 'pz' AND datname = current_database()"
     assert database.rows(f"SELECT count(*) FROM pg_stat_activity WHERE {ours}") == [(0,)]
+
+
+def test_texts_of_a_scan_are_staged_as_they_come(tmp_path: Path, database: Database) -> None:
+    """To compress them takes as long as to decode the rows, and the server waits meanwhile."""
+    database.run("CREATE TABLE big AS SELECT n AS id, repeat(n::text, 9) AS filler FROM generate_series(1, 5000) n")
+    sql = "INSERT INTO {{ sink('pg', 'copied', strategy: 'replace') }} SELECT id, filler FROM {{ source('pg', 'big') }}"
+    opened = demo(tmp_path, database.options, sql, files=STAGED)
+    assert errors(run(opened)) == {}
+    [staged] = tmp_path.glob(".pz/runs/*/staging.duckdb")
+    with duckdb.connect(str(staged), read_only=True) as connection:
+        found = connection.execute(
+            "SELECT DISTINCT compression FROM pragma_storage_info('staging.staging.src_pg__big') WHERE segment_type = 'VARCHAR'"
+        ).fetchall()
+    assert found == [("Uncompressed",)]
+    assert sorted(database.rows("SELECT * FROM copied")) == sorted(database.rows("SELECT * FROM big"))

@@ -419,8 +419,8 @@ class NativeScan:
     raises when what was read is not what was planned (a file that changed, a compressed file that is cut off).
     ``before`` are statements of the same transaction that come first, and ``interrupt`` ends a wait that DuckDB's own
     interrupt does not reach; it returns at once, may come too late or twice, and raises nothing.
-    ``from_text`` says that the rows come from text: staging them as they are then takes about as much disk as the text,
-    and to look for a better way to hold them would take a quarter of the load's time.
+    ``from_text`` says that texts come in full, as out of a text file or from a server: staging them as they are then takes
+    about as much disk as they took there, and to look for a better way to hold them would take a quarter of the load's time.
     """
 
     relation: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BinaryEncoder", "booleans"]
 
-ROWS_AT_ONCE = 8_192
+ROWS_AT_ONCE = 16_384
 """Fewer than a batch: a piece of it is on its way to the server while the next one is encoded."""
 
 _INTEGERS = {"SMALLINT": 2, "INTEGER": 4, "BIGINT": 8}

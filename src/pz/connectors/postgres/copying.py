@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEPTH", "Copy", "Piece"]
 
-DEPTH = 4
+DEPTH = 2
 """Pieces that wait at most. They are held beside DuckDB's memory limit."""
 
 Piece = bytes | bytearray | memoryview

@@ -102,6 +102,7 @@ def scan_of(
             "SET GLOBAL pg_experimental_filter_pushdown = false",
             *place.setup,
         ),
+        from_text=True,
         interrupt=lambda: _interrupt(server, token),
     )
 
