@@ -386,6 +386,7 @@ def test_a_token_stands_behind_each_page_once_and_nothing_is_read_twice_behind_i
         json.dumps({"v": 1, "index": 1, "url": "http://127.0.0.1:1/x"}),
         json.dumps({"v": 1, "index": 1, "url": "no url"}),
         json.dumps({"v": 1, "index": 1, "value": "abc"}),
+        json.dumps({"v": 1, "index": 1, "value": "2", "last": "no digest"}),
         "[" * 100_000,
     ],
 )
@@ -397,7 +398,7 @@ def test_a_token_that_means_nothing_here_is_declined(token: str) -> None:
 
 
 def test_a_position_survives_as_text() -> None:
-    place = Position(3, "http://x/y?z=ü", None, 17, 25)
+    place = Position(3, "http://x/y?z=ü", None, 17, 25, "0a" * 16)
     assert Position.from_token(place.to_token()) == place
 
 
@@ -419,6 +420,39 @@ def test_the_total_is_kept_over_a_resume() -> None:
         rest = partition(opened, dataset(options, ID))
         assert rest.try_resume(token)
         assert sum(batch.num_rows for batch in batches(rest)) == 15
+        opened.close()
+
+
+@pytest.mark.parametrize("format_", ["json", "ndjson"])
+def test_a_page_that_comes_again_is_seen_over_a_resume(format_: str) -> None:
+    """Before, the first page behind the resume was taken whatever it held: with a told number of pages, into the output."""
+
+    def answer(asked: Asked) -> Reply:
+        page = min(int(asked.query["page"]), 2)
+        records = RECORDS[(page - 1) * 10 : page * 10]
+        if format_ == "ndjson":
+            return Reply.text("".join(json.dumps(record) + "\n" for record in records), "application/x-ndjson")
+        return Reply.json({"items": records, "pages": 3})
+
+    told = {"items": "/items", "pagination": {**PAGE, "total_pages_pointer": "/pages"}}
+    options = {"pagination": PAGE, "format": "ndjson"} if format_ == "ndjson" else told
+    with Api() as api:
+        api.route("GET", "/items", answer)
+        opened = source(api)
+        stream = partition(opened, dataset(options, ID))
+        read_so_far = stream.read(BatchOptions(max_rows=10), CancelToken())
+        tokens: list[str | None] = []
+        with pytest.raises(PermanentError, match="brings the records of an earlier one"):
+            tokens.extend(stream.try_get_checkpoint() for _ in read_so_far)
+        assert tokens[-1] is not None
+        rest = partition(opened, dataset(options, ID))
+        assert rest.try_resume(tokens[-1])
+        with pytest.raises(PermanentError, match="brings the records of an earlier one"):
+            batches(rest)
+        again = partition(opened, dataset({**options, "allow_repeated_pages": True}, ID))
+        assert again.try_resume(tokens[-1])
+        if format_ == "json":
+            assert sum(batch.num_rows for batch in batches(again)) == 10
         opened.close()
 
 

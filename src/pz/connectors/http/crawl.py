@@ -53,6 +53,7 @@ class FetchedPage:
     document: Document | None = None
     counted: int = 0
     last: Any = None
+    digest: bytes | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -105,6 +106,8 @@ class Crawl:
 
         ``replayed`` says that ``start`` is a token that an earlier run stored.
         """
+        if start.last is not None:
+            self._seen.add(bytes.fromhex(start.last))
         self._next: Position | None = start
         self._pending: Future[FetchedPage] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="pz-http")
@@ -136,6 +139,8 @@ class Crawl:
             )
         if following is not None:
             following = self._absolute(following, page)
+            if page.digest is not None:
+                following = replace(following, last=page.digest.hex())
         self._next = following
         if following is not None:
             self._pending = self._submit(following)
@@ -152,6 +157,7 @@ class Crawl:
         if digest in self._seen:
             raise self._not_advancing("a page brings the records of an earlier one")
         self._seen.add(digest)
+        page.digest = digest
 
     def require_unique(self, identities: list[bytes | None]) -> None:
         """Raise PermanentError PZ0764 for a record that was there before, or that has no identity."""

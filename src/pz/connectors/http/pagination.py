@@ -18,6 +18,7 @@ from pz.frozen import frozen
 
 __all__ = ["MISSING", "PAGINATION_SCHEMA", "Page", "Paging", "Position", "Strategy", "next_link", "paging_faults"]
 
+_DIGEST = re.compile("[0-9a-f]{32}")
 CEILING = 50_000
 """Pages of a crawl without ``max_pages``; more is taken for a crawl that does not end."""
 
@@ -175,7 +176,7 @@ class Page(Protocol):
 class Position:
     """Where a crawl stands before a page: its index, the server's URL or the parameter's value, and what was counted.
 
-    ``seen`` are records so far, ``total`` the largest total that was told.
+    ``seen`` are records so far, ``total`` the largest total that was told, ``last`` tells the records of the page before.
     """
 
     index: int = 0
@@ -201,7 +202,9 @@ class Position:
             return None
         numbers = isinstance(found.index, int) and isinstance(found.seen, int) and found.index >= 0
         texts = all(isinstance(text, str | None) for text in (found.url, found.value, found.last))
-        return found if numbers and texts and isinstance(found.total, int | None) else None
+        if not (numbers and texts and isinstance(found.total, int | None)):
+            return None
+        return found if found.last is None or _DIGEST.fullmatch(found.last) else None
 
 
 @frozen(slots=False)
