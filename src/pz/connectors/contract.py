@@ -421,6 +421,7 @@ class NativeScan:
     interrupt does not reach; it returns at once, may come too late or twice, and raises nothing.
     ``from_text`` says that texts come in full, as out of a text file or from a server: staging them as they are then takes
     about as much disk as they took there, and to look for a better way to hold them would take a quarter of the load's time.
+    Where that is so of some columns only, ``full_texts`` is a query for their names.
     """
 
     relation: str
@@ -429,6 +430,7 @@ class NativeScan:
     schema_inferred: bool = False
     sniffer: str | None = None
     from_text: bool = False
+    full_texts: str | None = None
     verify: Callable[[], None] | None = field(default=None, compare=False)
     before: tuple[str, ...] = ()
     interrupt: Callable[[], None] | None = field(default=None, compare=False)

@@ -17,7 +17,7 @@ import hashlib
 import itertools
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -95,7 +95,7 @@ class Arrival:
 
     They lie in ``tables`` of schema ``staging``, which the move drops (default: the partition's part table; an empty tuple:
     there are no rows), or come from a FROM-able ``source`` (a native fragment) or an Arrow ``batch`` in memory.
-    ``from_text`` and ``before``: as `NativeScan` has them.
+    ``from_text``, ``full_texts`` and ``before``: as `NativeScan` has them.
     """
 
     partition_id: str
@@ -103,6 +103,7 @@ class Arrival:
     source: str | None = None
     batch: pa.Table | None = None
     from_text: bool = False
+    full_texts: str | None = None
     before: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -303,13 +304,13 @@ class PartitionLedger:
             tables = self._tables_of(arrival)
             if tables != ():
                 with _source(cursor, arrival, tables) as source:
-                    self._create_main(cursor, source, from_text=arrival.from_text)
+                    self._create_main(cursor, source, _full_texts(cursor, source, arrival))
                 return
 
-    def _create_main(self, cursor: DuckDBPyConnection, source: str, *, from_text: bool = False) -> None:
+    def _create_main(self, cursor: DuckDBPyConnection, source: str, plain: Collection[str] = ()) -> None:
         if self._columns is None:
             with transaction(cursor, Step.STAGE_ROWS) as tx:
-                tx.execute(f"CREATE TABLE IF NOT EXISTS {self.main} {_shape(cursor, source, from_text)}")
+                tx.execute(f"CREATE TABLE IF NOT EXISTS {self.main} {_shape(cursor, source, plain)}")
             self._columns = describe(cursor, self.main)
 
     def _same_columns(self, cursor: DuckDBPyConnection, source: str) -> None:
@@ -372,12 +373,21 @@ class PartitionLedger:
                     tx.execute(f"DROP TABLE IF EXISTS {qualified(SCHEMA, name)}")
 
 
-def _shape(cursor: DuckDBPyConnection, source: str, from_text: bool) -> str:
-    """The columns of a new table for rows of ``source``, none of them in it yet."""
-    if not from_text:
+def _full_texts(cursor: DuckDBPyConnection, source: str, arrival: Arrival) -> Collection[str]:
+    """The columns that are staged as they come."""
+    if arrival.full_texts is not None:
+        return {str(name) for (name,) in cursor.execute(arrival.full_texts).fetchall()}
+    return [column.name for column in describe(cursor, source)] if arrival.from_text else ()
+
+
+def _shape(cursor: DuckDBPyConnection, source: str, plain: Collection[str]) -> str:
+    """The columns of a new table for rows of ``source``, none of them in it yet; texts of ``plain`` ones uncompressed."""
+    if not plain:
         return f"AS SELECT * FROM {source} LIMIT 0"
-    plain = {"VARCHAR": " USING COMPRESSION uncompressed"}
-    columns = [f"{quote(c.name)} {c.type}{plain.get(c.type, '')}" for c in describe(cursor, source)]
+    columns = [
+        f"{quote(c.name)} {c.type}{' USING COMPRESSION uncompressed' if c.type == 'VARCHAR' and c.name in plain else ''}"
+        for c in describe(cursor, source)
+    ]
     return f"({', '.join(columns)})"
 
 

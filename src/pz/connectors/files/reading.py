@@ -43,6 +43,12 @@ __all__ = ["FilePartition", "FileSource", "SchemaCache"]
 
 _PIECE_ROWS = 2_048
 
+# Where the writer has found neither a dictionary nor common beginnings, the texts take as much in the file as they do as such.
+FULL_TEXTS = """
+SELECT path_in_schema FROM parquet_metadata({file}) WHERE type = 'BYTE_ARRAY'
+GROUP BY path_in_schema HAVING NOT bool_or(regexp_matches(encodings, 'DICTIONARY|DELTA_BYTE_ARRAY'))
+"""
+
 
 class SchemaCache:
     """Remembers the schema of files that have not changed, so that plan and run look into them once."""
@@ -92,8 +98,15 @@ class FilePartition:
             schema_inferred=self.schema.inferred,
             sniffer=self._sniffer(),
             from_text=self.options.format is not Format.PARQUET,
+            full_texts=self._full_texts(),
             verify=self.verify,
         )
+
+    def _full_texts(self) -> str | None:
+        """Of a parquet file: which columns have no dictionary; one file speaks for all."""
+        if self.options.format is not Format.PARQUET or not self.files:
+            return None
+        return FULL_TEXTS.format(file=sql_literal(str(self.files[0].path)))
 
     def verify(self) -> None:
         """Refuse files that changed, hold NUL characters or are cut off."""

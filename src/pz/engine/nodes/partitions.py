@@ -263,7 +263,13 @@ class _Work:
         self.context.run.staging.run_setup(scan.setup)
         if scan.schema_inferred:
             self.inferred = scan
-        arrival = Arrival(part.partition_id, source=scan.relation, from_text=scan.from_text, before=scan.before)
+        arrival = Arrival(
+            part.partition_id,
+            source=scan.relation,
+            from_text=scan.from_text,
+            full_texts=scan.full_texts,
+            before=scan.before,
+        )
         for done in self._complete(cursor, [arrival], _verifier(part)):
             self.context.progress(done.rows, every=1)
 
