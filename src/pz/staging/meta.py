@@ -1,8 +1,8 @@
 """`pz_meta`: what a run has durably done, in records; the only writer of that schema.
 
-Records are written by `record`, changed by `move_attempt` and `advance_delivery`, removed by `erase`; all need an open
-`Transaction`, so that the ledger commits together with the data it accounts for. Reading is typed, through `Ledger`, from
-this run's catalogue or from an attached earlier one.
+Records are written by `record`, changed by `move_attempt` and `advance_delivery`, removed by `erase` and
+`forget_accepted`; all need an open `Transaction`, so that the ledger commits together with the data it accounts for.
+Reading is typed, through `Ledger`, from this run's catalogue or from an attached earlier one.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
     "PlannedPartition",
     "SinkAttempt",
     "advance_delivery",
+    "forget_accepted",
     "check_owner",
     "copy_records",
     "create",
@@ -445,6 +446,10 @@ def advance_delivery(tx: Transaction, node_id: str, rows: int) -> None:
     if changed != 1:
         message = f"the delivery of node {node_id} cannot move to {rows} rows: it was not begun, or is further already"
         raise EngineError(Problem(Code.PZ0500, message))
+
+
+def forget_accepted(tx: Transaction, node_id: str, rows: int) -> None:
+    """Remove the single rows that a delivery's first ``rows`` rows have come to include."""
     tx.execute("DELETE FROM pz_meta.sink_accepted WHERE node_id = ? AND row_offset < ?", [node_id, rows])
 
 
