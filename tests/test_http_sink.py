@@ -138,6 +138,18 @@ def test_chunks_are_cut_by_bytes_and_a_row_that_is_larger_goes_alone() -> None:
         assert received(api) == [[0, 1], [2], [3, 4]]
 
 
+@pytest.mark.parametrize("options", [{}, {"envelope": "items"}, {"body_format": "ndjson"}], ids=str)
+def test_a_request_is_never_larger_than_declared_whatever_stands_around_its_rows(options: dict[str, Any]) -> None:
+    """Rows of 64 bytes with their comma: 16 of them alone are a KiB."""
+    rows = pa.record_batch({"id": range(10, 58), "name": ["x" * (64 - len('{"id":10,"name":""}') - 1)] * 48}, SCHEMA)
+    with Api() as api:
+        api.on("POST", "/rows", Reply(200))
+        send(api, output(options={"max_request_kb": 1, **options}), rows)
+        sizes = [len(asked.body) for asked in api.requests()]
+    assert max(sizes) <= 1024
+    assert len(sizes) == (3 if "body_format" in options else 4)
+
+
 def test_lines_and_envelopes_hold_the_same_rows() -> None:
     with Api() as api:
         api.on("POST", "/rows", Reply(200))

@@ -267,7 +267,9 @@ class ChunkedSession(HttpSession):
 
     def _chunks(self) -> Chunker:
         if self._chunker is None:
-            self._chunker = Chunker(self._options.rows, self._options.bytes, self._start, self._accepted)
+            options = self._options
+            around = len(Chunk((), 0, b"\n").body(ndjson=options.ndjson, envelope=options.envelope)) - 1
+            self._chunker = Chunker(options.rows, options.bytes - around, self._start, self._accepted)
         return self._chunker
 
     def _deliver(self, chunk: Chunk) -> None:
