@@ -26,7 +26,8 @@ UNUSED = {
     *("adbc_driver_manager", "adbc_driver_postgresql", "duckdb_extension_postgres_scanner", "httpcore", "httpx"),
     *("jsonschema", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pydantic", "rich"),
     *("typer", "pz.cli.plan", "pz.cli.state", "pz.connectors.duckdb.connector", "pz.connectors.http.connector"),
-    *("pz.engine.retry", "pz.engine.show", "pz.graph.manifest", "pz.testing"),
+    *("pz.connectors.files.reading", "pz.connectors.files.writing", "pz.engine.nodes.check", "pz.engine.nodes.fused"),
+    *("pz.engine.nodes.copy_through", "pz.engine.retry", "pz.engine.show", "pz.graph.manifest", "pz.testing"),
 }
 """What a run without news has no use for; each costs a start between a millisecond and a quarter of a second."""
 

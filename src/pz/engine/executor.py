@@ -1,4 +1,7 @@
-"""Executes one task: events, breaker, retries, timing, and the result records. Never raises: a failure is a result."""
+"""Executes one task: events, breaker, retries, timing, and the result records. Never raises: a failure is a result.
+
+Checks and fused chains are imported when there is one: most runs without news have neither.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,6 @@ from pz.connectors.contract import CancelToken
 from pz.engine.context import NodeContext, RunContext
 from pz.engine.dispatch import Task, TaskState
 from pz.engine.failures import Failure, describe
-from pz.engine.nodes.check import run_check
-from pz.engine.nodes.copy_through import run_through
-from pz.engine.nodes.fused import run_chain
 from pz.engine.nodes.pipeline import materialize
 from pz.engine.nodes.sink_write import deliver
 from pz.engine.nodes.source_load import load
@@ -83,6 +83,8 @@ class Executor:
         if isinstance(node, PipelineNode):
             return materialize(context, node)
         if isinstance(node, CheckNode):
+            from pz.engine.nodes.check import run_check
+
             project, staging = self._run.project, self._run.staging.path
             if staging.is_relative_to(project.root):
                 staging = staging.relative_to(project.root)
@@ -98,7 +100,7 @@ class Executor:
         begun = time.monotonic()
         context = self._context(nodes[-1], state.cancel)
         try:
-            chain = run_through if context.planned.way is Way.COPY_THROUGH else run_chain
+            chain = _chain(context.planned.way)
             counts = self._attempts(state, context, lambda: chain(context, nodes))
         except BaseException as raised:  # noqa: BLE001 - every failure of a node is a result
             failed = self._failed(nodes[-1], raised, begun, context, state)
@@ -196,6 +198,16 @@ class Executor:
             seconds = limit.total_seconds() if limit else 0
             return Failure(Code.PZ0525, f"the node exceeded engine.node_timeout ({seconds:g} s)")
         return describe(raised)
+
+
+def _chain(way: Way) -> Callable[[NodeContext, tuple[Node, ...]], tuple[int, ...]]:
+    if way is Way.COPY_THROUGH:
+        from pz.engine.nodes.copy_through import run_through
+
+        return run_through
+    from pz.engine.nodes.fused import run_chain
+
+    return run_chain
 
 
 def completed_event(run_id: str, result: NodeResult) -> NodeCompleted:

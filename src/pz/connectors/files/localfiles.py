@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pz.connectors.contract import (
     CONTRACT_MAJOR,
@@ -16,9 +17,11 @@ from pz.connectors.contract import (
 )
 from pz.connectors.files.formats import ReadOptions, read_schema, write_schema
 from pz.connectors.files.paths import FileRoot
-from pz.connectors.files.reading import FileSource, SchemaCache
-from pz.connectors.files.writing import FileSink
 from pz.connectors.localpath import spelled_path
+
+if TYPE_CHECKING:
+    from pz.connectors.files.reading import FileSource, SchemaCache
+    from pz.connectors.files.writing import FileSink
 
 __all__ = ["LocalFiles"]
 
@@ -53,7 +56,10 @@ _WRITE_PATH = {
 
 
 class LocalFiles:
-    """Reads and writes files of the machine that pz runs on."""
+    """Reads and writes files of the machine that pz runs on.
+
+    What reads and what writes is imported when a connection is opened: every run checks the options of all that there are.
+    """
 
     name: ClassVar[str] = "localfiles"
     contract_major: ClassVar[int] = CONTRACT_MAJOR
@@ -69,8 +75,11 @@ class LocalFiles:
     )
     gives: ClassVar[str] = "csv, tsv, json and parquet files on this machine"
 
-    def __init__(self) -> None:
-        self._cache = SchemaCache()
+    @cached_property
+    def _cache(self) -> SchemaCache:
+        from pz.connectors.files.reading import SchemaCache
+
+        return SchemaCache()
 
     def connection_schema(self) -> Mapping[str, Any]:
         """The option ``root``."""
@@ -113,10 +122,14 @@ class LocalFiles:
 
     def open_source(self, connection: ConnectionSpec) -> FileSource:
         """The read side."""
+        from pz.connectors.files.reading import FileSource
+
         return FileSource(self._root(connection), self._cache)
 
     def open_sink(self, connection: ConnectionSpec) -> FileSink:
         """The write side."""
+        from pz.connectors.files.writing import FileSink
+
         return FileSink(self._root(connection))
 
     @staticmethod
