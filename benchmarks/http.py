@@ -76,6 +76,15 @@ processors and a load of {load:.0f} when it began.
 | move | plain httpx | pz | without | ratio | at most | peak memory of pz |
 |---|---|---|---|---|---|---|
 {rows}
+
+Where the time of the write goes, in processor time of one run (the parts overlap, and the server takes its share of the same
+processors): making and staging the rows 1.0 s; their fingerprint 0.1 s; sorting them and giving them out 0.5 s; json 0.5 s to
+0.9 s, in a thread beside the sending; 2,000 requests 1.0 s, of which 0.75 s in the client library (httpx itself: 1.5 s; a bare
+socket: 0.2 s) and 0.05 s in retries and pacing; SHA-256 of the bodies for their keys 0.15 s. Tried without gain: smaller first
+pieces of json; bodies and keys made in a thread ahead of the sending.
+
+An append without `idempotency_header` commits the ledger once per chunk: about 5 ms of processor time, and two flushes of
+the disk. On a machine under load, 2,000 chunks then took 48 s where they took 6 s with keys.
 """
 
 

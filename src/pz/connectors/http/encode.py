@@ -58,9 +58,6 @@ class RowEncoder:
     def __init__(self, columns: Sequence[Column]) -> None:
         self._connection = open_scratch(threads=1)  # more would take the processor from whoever sends
         self._connection.execute("SET arrow_large_buffer_size = true")  # rows of a piece may be longer than 2 GiB
-        self._connection.execute(
-            "SET streaming_buffer_size = '16KB'"
-        )  # what it fills before the first piece is waited for
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
         cells = ", ".join(f"{quote(name)} := {writing(Format.JSON, name, type_)}" for name, type_ in types)
         self._casts = ", ".join(f"CAST({quote(name)} AS {type_.sql}) AS {quote(name)}" for name, type_ in types)
