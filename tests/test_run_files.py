@@ -434,6 +434,14 @@ def test_a_watermark_does_not_hold_for_another_path_of_the_dataset(tmp_path: Pat
     )
 
 
+def test_a_dataset_with_wrong_options_stops_only_the_flow_that_reads_it(tmp_path: Path) -> None:
+    good = "INSERT INTO {{ sink('lake', 't', strategy: 'replace') }} SELECT * FROM {{ source('files', 't') }}"
+    bad = "INSERT INTO {{ sink('lake', 'u', strategy: 'replace') }} SELECT * FROM {{ source('files', 'u', %s) }}"
+    for options in ("format: 'zip'", "format: 'parquet', delimiter: ';'"):
+        files = {"data/t.csv": "id\n1\n", "pipelines/good.sql": good, "pipelines/bad.sql": bad % options}
+        assert errors(run(project(tmp_path, files), "good")) == {}
+
+
 def test_a_root_is_one_place_however_it_is_spelled(tmp_path: Path) -> None:
     """What is stored for ``out`` still belongs to ``./out/``."""
     files = {

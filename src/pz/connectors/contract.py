@@ -1006,7 +1006,10 @@ class LocatesDatasets(Protocol):
     """
 
     def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
-        """What says where it lies below `Connector.location`, as the project spells it; never a secret."""
+        """What says where it lies below `Connector.location`, as the project spells it; never a secret.
+
+        Asked of all datasets of a project, whatever is run, so their options may be wrong: raises nothing.
+        """
         ...
 
 

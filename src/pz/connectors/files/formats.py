@@ -22,6 +22,7 @@ __all__ = [
     "Layout",
     "ReadOptions",
     "WriteOptions",
+    "read_path",
     "read_schema",
     "write_schema",
 ]
@@ -93,6 +94,11 @@ FORMATS: Mapping[Format, FileFormat] = {
 }
 
 
+def read_path(entity: str, options: Mapping[str, Any], default: Format = Format.CSV) -> str:
+    """The path or glob of a dataset, whether or not its options are right."""
+    return str(options.get("path", f"{entity}.{options.get('format', default)}"))
+
+
 @frozen
 class ReadOptions:
     """The read options of a dataset of files, checked.
@@ -117,7 +123,7 @@ class ReadOptions:
         format_ = _format(options, default)
         _refuse_foreign(options, format_, FORMATS[format_].read_options, {"path", "format", "missing"})
         return cls(
-            path=str(options.get("path", f"{entity}.{format_}")),
+            path=read_path(entity, options, default),
             format=format_,
             delimiter=_delimiter(options, format_),
             layout=Layout(_choice(options, "layout", [*Layout], Layout.NDJSON)),

@@ -15,7 +15,7 @@ from pz.connectors.contract import (
     ConnectorError,
     DatasetSpec,
 )
-from pz.connectors.files.formats import ReadOptions, read_schema, write_schema
+from pz.connectors.files.formats import read_path, read_schema, write_schema
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.localpath import spelled_path
 
@@ -107,7 +107,7 @@ class LocalFiles:
 
     def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
         """The path or glob."""
-        return {"path": spelled_path(ReadOptions.parse(dataset.entity, dataset.options).path)}
+        return {"path": spelled_path(read_path(dataset.entity, dataset.options))}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """A root that is there and can be listed, or that a write will create."""
