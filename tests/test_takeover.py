@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pz
 from deaths import dying
 from promises import Promise, stored_position
+from pz.engine.locking import hold_locks
+from pz.errors import Code, StateError
 from pz.staging.session import StagingSession
 from pz.testing.reference import distribution_path
 from pz.testing.script import Fault
@@ -90,3 +93,30 @@ def test_later_runs_do_not_open_the_staging_of_a_death_that_nothing_can_come_of(
     opened.clear()
     assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
     assert not opened
+
+
+def test_a_retry_that_waited_for_a_newer_run_does_not_put_older_rows_over_its(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dead run's rows are staged; while the retry waits for the output's lock, a newer run delivers newer rows."""
+    root = tmp_path / "project"
+    (flow,) = flows(root, "full-replace-streaming")
+    server = Server(root / "far")
+    with dying(root, lambda point, nth, total: (point, nth) == ("sink_prepare.before", 1)) as died:
+        pz.open_project(root, environ={}).run(everything=True)
+    assert died
+    flow.mutate(server, 3, [0, 1], [2], 100)
+
+    def overtaken(*arguments: Any, **settings: Any) -> Any:
+        monkeypatch.setattr("pz.engine.run.hold_locks", hold_locks)
+        assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
+        return hold_locks(*arguments, **settings)
+
+    monkeypatch.setattr("pz.engine.run.hold_locks", overtaken)
+    with pytest.raises(StateError, match="has had output") as refused:
+        pz.open_project(root, environ={}).retry()
+    assert (refused.value.code, "pz retry" in str(refused.value.problems[0].hint)) == (Code.PZ0520, True)
+    flow.succeeded(flow.clock, "the newer run")
+    assert flow.broken(server, None) is None
+    assert pz.open_project(root, environ={}).retry().nothing_to_do
+    assert flow.broken(server, None) is None

@@ -619,7 +619,9 @@ CODES: dict[Code, CodeInfo] = {
         "Upgrade pz, or check the rights on the store.",
     ),
     Code.PZ0520: CodeInfo(
-        "state", "Another run has moved this dataset on in the meantime.", "Run again; the next run catches up."
+        "state",
+        "Another run has moved this dataset on, or had this output, in the meantime.",
+        "Run again; the next run catches up.",
     ),
     Code.PZ0521: CodeInfo("run", "A merge key is NULL.", "Filter the rows out, or fill the key in the pipeline."),
     Code.PZ0522: CodeInfo(

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Capability
 from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.nodes.landing import watermark_block
 from pz.engine.outcome import Outcome
+from pz.errors import Code, Problem, StateError
 from pz.frozen import frozen
-from pz.graph.model import Graph, Node, PipelineNode, SinkNode, SourceNode
+from pz.graph.model import Graph, Node, NodeKind, PipelineNode, SinkNode, SourceNode
 from pz.oslock import OsLock
-from pz.runs.history import RunEntry
+from pz.runs.history import RunEntry, later_than
 from pz.runs.model import NodeResult, NodeStatus, RunRecord
 from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.meta import Ledger, NodeDone, NodeWindow, PlannedPartition
@@ -104,6 +106,19 @@ class PriorRun:
 
     def _in_place(self, node: Node) -> bool:
         return not isinstance(node, SourceNode | SinkNode) or node.id in self.same_place
+
+    def refuse_overtaken(self, state_dir: Path, nodes: Iterable[Node]) -> None:
+        """Raise StateError PZ0520 when a run that began later had one of these outputs: what is staged here is older.
+
+        Asked under the locks of the outputs: while a retry waits for them, whoever holds them delivers.
+        """
+        outputs = {node.name for node in nodes if isinstance(node, SinkNode)}
+        for later in later_than(state_dir, self.entries[0]):
+            touched = {n.name for n in later.record.nodes if n.kind == NodeKind.SINK_WRITE} if later.record else set()
+            if overtaken := sorted(outputs & touched):
+                message = f"run {later.run_id} has had output '{overtaken[0]}' since run {self.record.run_id}"
+                hint = "run `pz retry` again: it continues the newer run, if that left anything"
+                raise StateError(Problem(Code.PZ0520, message, hint=hint))
 
     # --- what the run inherits
 

@@ -63,6 +63,8 @@ def execute(
     with ExitStack() as held:
         directory = held.enter_context(RunDirectory.create(prepared.project.state_dir))
         held.enter_context(hold_locks(prepared, directory.run_id, bus, cancel))
+        if prior is not None:
+            prior.refuse_overtaken(prepared.project.state_dir, prepared.graph.in_order(prepared.execution))
         healed = heal(prepared, directory.run_id, prior.held if prior else frozenset())
         if prior is not None:
             chain = (node_id for _, _, node_id in prior.recorded_nodes())

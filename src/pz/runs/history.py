@@ -6,7 +6,7 @@ is never taken for the last one because a file of the last cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -72,6 +72,15 @@ def list_runs(state_dir: Path, limit: int | None = None) -> tuple[RunEntry, ...]
     """The runs that began or are live, newest first."""
     entries = (entry for entry in map(load, newest_first(run_paths(state_dir))) if entry.began or entry.live)
     return tuple(islice(entries, limit))
+
+
+def later_than(state_dir: Path, entry: RunEntry) -> Iterator[RunEntry]:
+    """The runs that began after this one, newest first."""
+    for found in map(load, newest_first(run_paths(state_dir))):
+        if found.run_id == entry.run_id:
+            return
+        if found.began:
+            yield found
 
 
 def newest_first(paths: Iterable[Path]) -> list[Path]:
