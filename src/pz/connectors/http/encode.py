@@ -23,6 +23,9 @@ _BATCH = "__pz_sent"
 _PIECE = 8_192
 """Rows that are spelled at once: few, because the first ones of a batch are waited for."""
 
+_AHEAD = "256KiB"
+"""How much DuckDB spells before it gives the first piece, in the thread that sends; its own 1 MB is half of a batch here."""
+
 
 @frozen
 class Lines:
@@ -57,6 +60,7 @@ class RowEncoder:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._connection = open_scratch(threads=1)  # more would take the processor from whoever sends
+        self._connection.execute(f"SET streaming_buffer_size = '{_AHEAD}'")
         self._connection.execute("SET arrow_large_buffer_size = true")  # rows of a piece may be longer than 2 GiB
         types = [(column.name, DuckType.parse(self._connection, column.type)) for column in columns]
         cells = ", ".join(f"{quote(name)} := {writing(Format.JSON, name, type_)}" for name, type_ in types)
