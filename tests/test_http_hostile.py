@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from http_server import Api, Asked, Reply
@@ -201,6 +201,136 @@ def test_a_refusal_on_any_page_is_an_error_without_secrets(refusal: str) -> None
             with pytest.raises(PermanentError) as caught:
                 crawl(api, script)
             assert SECRET not in f"{caught.value.message} {caught.value.hint}"
+
+
+@dataclass
+class Capping:
+    """An API that gives at most ``cap`` records whatever it is asked for. ``told`` is what else it says."""
+
+    records: int
+    cap: int
+    asked: int
+    strategy: str
+    counts: str = "given"
+    """Whether a page number counts pages of the size that is ``given``, or of the size that was ``asked`` for."""
+    beyond: str = "empty"
+    """Behind the last record: an ``empty`` page, the last page once more (``repeat``), or an error (``refuse``)."""
+    told: str = "nothing"
+    unique: bool = False
+    ends_short: bool = False
+    sizes: tuple[int, ...] = ()
+    """The only sizes that may be asked for; any where there are none."""
+
+    def answer(self, asked: Asked) -> Reply:
+        if self.sizes and int(asked.query["n"]) not in self.sizes:
+            return Reply.json({"error": "size"}, 422)
+        size = min(self.cap, int(asked.query["n"]))
+        if self.strategy == "offset":
+            at = int(asked.query["at"])
+        else:
+            at = (int(asked.query["page"]) - 1) * (size if self.counts == "given" else int(asked.query["n"]))
+        if at >= self.records and at > 0:
+            if self.beyond == "refuse":
+                return Reply.json({"error": "no such page"}, 404)
+            if self.beyond == "repeat":
+                at = max(0, self.records - 1) // size * size
+        items = [{"id": n} for n in range(self.records)[at : at + size]]
+        body = {"items": items, "total": self.records, "pages": max(1, -(-self.records // size))}
+        return Reply.json({**body, "more": at + size < self.records})
+
+    def options(self) -> dict[str, Any]:
+        paging: dict[str, Any] = {"strategy": self.strategy, "size_param": "n", "size": self.asked}
+        paging["param"] = "at" if self.strategy == "offset" else "page"
+        if self.told != "nothing":
+            paging[{"total": "total_pointer", "pages": "total_pages_pointer", "more": "more_pointer"}[self.told]] = (
+                f"/{self.told}"
+            )
+        if self.ends_short:
+            paging["stop_on_short_page"] = True
+        return {"items": "/items", "pagination": paging, **({"unique": "/id"} if self.unique else {})}
+
+    @property
+    def keeps_to_size(self) -> bool:
+        return self.asked <= self.cap
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing about it is odd: what it is asked for is what it gives, and its ends are empty or declared."""
+        tells_the_end = self.told != "nothing" or (self.ends_short and self.records % self.asked > 0)
+        return self.keeps_to_size and (self.beyond == "empty" or tells_the_end)
+
+
+@st.composite
+def capping(draw: st.DrawFn) -> Capping:
+    cap = draw(st.integers(1, 6))
+    return Capping(
+        draw(st.integers(0, 17)),
+        cap,
+        draw(st.integers(1, 9)),
+        draw(st.sampled_from(["page", "offset"])),
+        draw(st.sampled_from(["given", "asked"])),
+        draw(st.sampled_from(["empty", "repeat", "refuse"])),
+        draw(st.sampled_from(["nothing", "total", "pages", "more"])),
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(
+    api=Capping(7, 3, 4, "page", "asked", "repeat", "total")
+)  # as many repeated as stepped over: the total is kept
+@given(api=capping())
+def test_an_api_that_gives_less_than_it_is_asked_for_loses_no_record(api: Capping) -> None:
+    """What an API tells that counts pages by another size than it gives is a lie; a short page is none."""
+    lies = api.strategy == "page" and api.counts == "asked" and not api.keeps_to_size and api.told in {"pages", "more"}
+    assume(not lies)
+    found = _capped(api)
+    if found != list(range(api.records)):
+        assert found in {Code.PZ0764, Code.PZ0761}, api
+        assert not api.plain, api
+
+
+def _capped(server: Capping) -> object:
+    """The ids that were read, else the code of the error."""
+    with Api() as api:
+        api.route("GET", "/items", server.answer)
+        opened = source(api, CountingGate(ATTEMPTS))
+        try:
+            read = batches(partition(opened, dataset(server.options(), ID)))
+            return [row["id"] for batch in read for row in batch.to_pylist()]
+        except PermanentError as failure:
+            return failure.code
+        finally:
+            opened.close()
+
+
+@pytest.mark.parametrize("beyond", ["empty", "repeat", "refuse"])
+@pytest.mark.parametrize("ends_short", [False, True])
+@pytest.mark.parametrize(
+    ("strategy", "counts"), [("offset", "given"), ("page", "given"), ("page", "asked")], ids=["offset", "page", "late"]
+)
+def test_eighty_records_in_pages_of_fifty_asked_for_by_the_hundred_never_become_fifty(
+    strategy: str, counts: str, ends_short: bool, beyond: str
+) -> None:
+    """Before, an empty page at offset 100 was taken for the end, and so were a second page of a hundred and a short one."""
+    server = Capping(80, 50, 100, strategy, counts, beyond, ends_short=ends_short)
+    assert _capped(server) == Code.PZ0764
+    assert _capped(replace(server, told="total")) in (list(range(80)), Code.PZ0764, Code.PZ0761)
+    if strategy == "offset" and not ends_short:
+        assert _capped(replace(server, told="total")) == list(range(80))
+        assert _capped(replace(server, unique=True, beyond="empty")) == list(range(80))
+    assert _capped(replace(server, asked=50, beyond="empty")) == list(range(80))
+
+
+@pytest.mark.parametrize("strategy", ["offset", "page"])
+@pytest.mark.parametrize("beyond", ["empty", "repeat", "refuse"])
+def test_a_first_page_that_is_short_because_that_is_all_is_the_last(beyond: str, strategy: str) -> None:
+    server = Capping(30, 50, 50, strategy, "asked", beyond, ends_short=True)
+    assert _capped(server) == list(range(30))
+    assert _capped(replace(server, told="total")) == list(range(30))
+    assert _capped(replace(server, beyond="empty", ends_short=False)) == list(range(30))
+    assert _capped(replace(server, beyond="empty", ends_short=False, sizes=(10, 50))) == list(range(30))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

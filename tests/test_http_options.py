@@ -206,6 +206,12 @@ BAD_DATASETS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"pagination": {**PAGE, "size_param": "n"}}, {}, "size_param needs size"),
     ({"pagination": {**PAGE, "size": 5}}, {}, "size needs size_param"),
     ({"pagination": {**PAGE, "stop_on_short_page": True}}, {}, "stop_on_short_page needs size"),
+    ({"pagination": {**PAGE, "allow_short_pages": True}}, {}, "allow_short_pages needs size"),
+    (
+        {"pagination": {"strategy": "offset", "param": "o", "size": 5, "more_pointer": "/m"}, "items": "$.a[*].b[*]"},
+        {},
+        "offset with a JSONPath in items needs count_pointer",
+    ),
     ({"pagination": {**PAGE, "total_pointer": "/t", "total_header": "T"}}, {}, "exclude each other"),
     ({"pagination": {**PAGE, "total_pointer": "t"}}, {}, "pagination.total_pointer"),
     ({"pagination": {**PAGE, "in": "body"}}, {}, "in: body needs method: POST"),

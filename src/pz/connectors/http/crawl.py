@@ -38,6 +38,7 @@ __all__ = ["Crawl", "FetchedPage"]
 _HTML = ("text/html", "application/xhtml")
 _JSON = ("application/json", "text/json")
 _BODILESS = (204, 205)
+_NO_SUCH_PAGE = (400, 404, 410, 416, 422)
 _WHOLE = 1024 * 1024
 """Bytes up to which a page of json lines is parsed as a whole, like json, and landed together with others."""
 
@@ -114,7 +115,10 @@ class Crawl:
         try:
             while self._next is not None:
                 self._cancel.raise_if_set()
-                yield self._take(self._next, replayed)
+                page = self._take(self._next, replayed)
+                if page is None:
+                    return
+                yield page
         finally:
             if self._pending is not None:
                 self.stop()
@@ -128,7 +132,8 @@ class Crawl:
     def advance(self, page: FetchedPage, done: int) -> Position | None:
         """Decide what follows a parsed page, and begin to fetch it. ``done`` are the pages of this attempt so far."""
         following = self._options.paging.after(page.position, page, self._subject)
-        if following is not None and self._options.max_pages is not None and done >= self._options.max_pages:
+        ended = self._options.max_pages is not None and done >= self._options.max_pages
+        if following is not None and ended and not self._options.paging.stops_at(following):
             self.truncated = True
             following = None
         if following is not None and following.index >= CEILING and self._options.max_pages is None:
@@ -159,6 +164,10 @@ class Crawl:
         self._seen.add(digest)
         page.digest = digest
 
+    def repeats(self, digest: bytes, page: FetchedPage) -> bool:
+        """Whether a page brings the last one again where that says that there is none behind it."""
+        return self._options.paging.stops_at(page.position) and digest in self._seen
+
     def require_unique(self, identities: list[bytes | None]) -> None:
         """Raise PermanentError PZ0764 for a record that was there before, or that has no identity."""
         if None in identities:
@@ -183,7 +192,8 @@ class Crawl:
         self._asked.add(mark)
         return self._pool.submit(self._fetch, position, request)
 
-    def _take(self, position: Position, replayed: bool) -> FetchedPage:
+    def _take(self, position: Position, replayed: bool) -> FetchedPage | None:
+        """The page at a position; None where the API refuses one that was asked for only to see that there is none."""
         pending = self._pending or self._submit(position)
         self._pending = pending
         try:
@@ -192,9 +202,12 @@ class Crawl:
             self._cancel.raise_if_set()
             if replayed and isinstance(failure, Refused) and failure.status == 410:
                 raise self._expired() from failure
-            raise
+            if not (position.doubted and isinstance(failure, Refused) and failure.status in _NO_SUCH_PAGE):
+                raise
+            other = self._options.paging.undoubted(position)
         finally:
             self._pending = None
+        return None if other is None else self._take(other, replayed)
 
     def _fetch(self, position: Position, request: Request) -> FetchedPage:
         file = self._folder / f"page-{position.index}"

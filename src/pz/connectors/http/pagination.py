@@ -74,12 +74,12 @@ PAGINATION_SCHEMA: Mapping[str, Any] = {
         "stop_on_short_page": {
             "type": "boolean",
             "description": "page, offset: a page of fewer than size records is the last (default false: an empty one is). "
-            "Where the API gives less than size, the first page is taken for the last.",
+            "Behind a first page that is short already, one request looks whether the API gives less than size.",
         },
         "allow_short_pages": {
             "type": "boolean",
-            "description": "offset: pages of fewer than size records may come before the last, because the API filters what "
-            "it has cut (default false: refused, because an API that gives less than size leaves records out).",
+            "description": "page, offset: pages of fewer than size records may come before the last, because the API filters "
+            "what it has cut (default false: refused where nothing proves that no record is left out).",
         },
     },
 }
@@ -94,12 +94,12 @@ _NEEDED: Mapping[Strategy, frozenset[str]] = {
 }
 _SIZED = frozenset({"size_param", "size", "in"})
 _TOLD = frozenset({"more_pointer", "total_pointer", "total_header", "count_pointer"})
-_COUNTED = frozenset({"start", "stop_on_short_page", "total_pages_pointer"})
+_COUNTED = frozenset({"start", "stop_on_short_page", "allow_short_pages", "total_pages_pointer"})
 _FURTHER: Mapping[Strategy, frozenset[str]] = {
     Strategy.NONE: frozenset(),
     Strategy.LINK_HEADER: _SIZED | _TOLD | {"rel"},
     Strategy.PAGE: _SIZED | _TOLD | _COUNTED,
-    Strategy.OFFSET: _SIZED | _TOLD | _COUNTED | {"allow_short_pages"},
+    Strategy.OFFSET: _SIZED | _TOLD | _COUNTED,
     Strategy.CURSOR: _SIZED | _TOLD | {"pointer", "header", "last_record_pointer"},
     Strategy.NEXT_URL: _SIZED | _TOLD,
 }
@@ -128,8 +128,11 @@ def paging_faults(options: Mapping[str, Any]) -> Iterator[str]:
         and "stop_on_short_page" not in given
     ):
         yield "pagination: size needs size_param"
-    if "stop_on_short_page" in given and "size" not in given:
-        yield "pagination: stop_on_short_page needs size"
+    yield from (
+        f"pagination: {name} needs size"
+        for name in ("allow_short_pages", "stop_on_short_page")
+        if name in given and "size" not in given
+    )
     if {"allow_short_pages", "stop_on_short_page"} <= {name for name in given if block[name] is True}:
         yield "pagination: allow_short_pages and stop_on_short_page exclude each other"
     if {"total_pointer", "total_header"} <= given:
@@ -151,6 +154,13 @@ def _around(kind: Strategy, block: Mapping[str, Any], options: Mapping[str, Any]
         yield (
             "pagination: with a JSONPath in items nothing tells an empty page; give count_pointer, more_pointer or "
             "total_pages_pointer"
+        )
+    elif (
+        deep and kind is Strategy.OFFSET and "count_pointer" not in block and block.get("allow_short_pages") is not True
+    ):
+        yield (
+            "pagination: offset with a JSONPath in items needs count_pointer; without it nothing tells that a page has "
+            "fewer entries than size (allow_short_pages: true takes it as it is)"
         )
 
 
@@ -177,6 +187,8 @@ class Position:
     """Where a crawl stands before a page: its index, the server's URL or the parameter's value, and what was counted.
 
     ``seen`` are records so far, ``total`` the largest total that was told, ``last`` tells the records of the page before.
+    ``short`` says that the page before had fewer records than ``size``. ``doubted`` says that this page is asked for because
+    the first one was short, and nothing tells whether the API ever gives as many; ``asks`` is then the size to ask for.
     """
 
     index: int = 0
@@ -185,6 +197,9 @@ class Position:
     seen: int = 0
     total: int | None = None
     last: str | None = None
+    short: bool = False
+    doubted: bool = False
+    asks: int | None = None
 
     def to_token(self) -> str:
         """The position as text."""
@@ -201,6 +216,8 @@ class Position:
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         numbers = isinstance(found.index, int) and isinstance(found.seen, int) and found.index >= 0
+        numbers = numbers and isinstance(found.short, bool) and isinstance(found.doubted, bool)
+        numbers = numbers and isinstance(found.asks, int | None)
         texts = all(isinstance(text, str | None) for text in (found.url, found.value, found.last))
         if not (numbers and texts and isinstance(found.total, int | None)):
             return None
@@ -215,6 +232,8 @@ class Paging:
     options: Mapping[str, Any] = field(default_factory=dict)
     counts_pages: bool = True
     """Whether a page's records are what its size is about; not where a JSONPath takes them from deeper down."""
+    unique: bool = False
+    """Whether a record that comes twice would be seen."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Paging:
@@ -223,7 +242,7 @@ class Paging:
         if block is None:
             return cls()
         deep = str(options.get("items", "")).startswith("$")
-        return cls(Strategy(block["strategy"]), block, not deep or "count_pointer" in block)
+        return cls(Strategy(block["strategy"]), block, not deep or "count_pointer" in block, "unique" in options)
 
     @property
     def in_body(self) -> bool:
@@ -244,7 +263,9 @@ class Paging:
             return {}
         found: dict[str, str | int] = {}
         if "size_param" in self.options:
-            found[str(self.options["size_param"])] = int(self.options["size"])
+            found[str(self.options["size_param"])] = (
+                int(self.options["size"]) if position.asks is None else position.asks
+            )
         if position.value is not None:
             number = self.strategy in {Strategy.PAGE, Strategy.OFFSET}
             found[str(self.options["param"])] = int(position.value) if number else position.value
@@ -253,7 +274,15 @@ class Paging:
     def after(self, position: Position, page: Page, subject: str) -> Position | None:
         """The position behind a page; None at the end. Raises PermanentError PZ0764 where the end cannot be believed."""
         total = self._total(position, page, subject)
-        here = replace(position, index=position.index + 1, seen=position.seen + page.count, total=total)
+        here = replace(
+            position,
+            index=position.index + 1,
+            seen=position.seen + page.count,
+            total=total,
+            short=self._is_short(page),
+            doubted=False,
+            asks=None,
+        )
         found = self._next(here, position, page, subject)
         if found is None and total is not None and here.seen != total:
             raise _not_believed(
@@ -281,41 +310,90 @@ class Paging:
     def _counted(
         self, here: Position, before: Position, page: Page, more: bool | None, subject: str
     ) -> Position | None:
-        if self.strategy is Strategy.OFFSET and self.counts_pages:
-            self._check_size(before, page, subject)
+        if page.count:
+            self._check_follows(here, before, page, subject)
         pages = self._number(page, "total_pages_pointer", subject)
+        told = pages is not None or more is not None or here.total is not None
         if pages is not None:
             if here.index >= pages:
                 return None
-        elif (here.total is not None and here.seen >= here.total) or (
-            more is None and (page.count == 0 or self._is_short(page))
-        ):
+        elif here.total is not None and here.seen >= here.total:
             return None
+        elif more is None:
+            stops = here.short and self._is("stop_on_short_page") and (told or before.index > 0)
+            if stops or page.count == 0:
+                return None
         if page.count == 0 and (pages is not None or more):
             raise _not_believed(subject, "a page is empty, but the API says that more pages follow")
-        step = 1 if self.strategy is Strategy.PAGE else int(self.options["size"])
-        assert before.value is not None
-        return replace(here, value=str(int(before.value) + step))
+        return self._behind(here, before, page, told=told)
 
-    def _check_size(self, before: Position, page: Page, subject: str) -> None:
-        """Raise where offsets that advance by ``size`` step over records, or back into those that came already."""
-        size, short = int(self.options["size"]), bool(self.options.get("allow_short_pages"))
-        if page.count > size:
+    def _behind(self, here: Position, before: Position, page: Page, *, told: bool) -> Position:
+        """The next page. Behind a first one that is short it is the one that an API which gives less than ``size`` has."""
+        assert before.value is not None
+        by_page, short = self.strategy is Strategy.PAGE, here.short and not self._is("allow_short_pages")
+        step = 1 if by_page else page.count if short else int(self.options["size"])
+        following = replace(here, value=str(int(before.value) + step))
+        if not short or told or before.index > 0:
+            return following
+        # An API that cuts less than it is asked for, but counts pages by what it is asked for, has an empty second page.
+        # The same records in pages of the number that came have one only where the first page was all.
+        resized = by_page and "size_param" in self.options and int(self.options.get("start", 1)) <= 1
+        doubted = resized or self._is("stop_on_short_page")
+        return replace(following, doubted=doubted, asks=page.count if resized else None)
+
+    def undoubted(self, position: Position) -> Position | None:
+        """Where a crawl goes on when the API refuses a page that was asked for out of doubt; None is the end."""
+        return None if self.stops_at(position) else replace(position, asks=None, doubted=False)
+
+    def stops_at(self, position: Position) -> bool:
+        """Whether a page that repeats the one before it, or is refused, is as good as an empty one."""
+        return position.doubted and self._is("stop_on_short_page")
+
+    def may_begin(self, position: Position) -> bool:
+        """Whether a crawl can begin at a position of an earlier attempt and still prove what it proves."""
+        if self.strategy not in {Strategy.PAGE, Strategy.OFFSET}:
+            return self.strategy is Strategy.CURSOR and position.value is not None
+        if position.value is None or not (position.value.isascii() and position.value.isdigit()):
+            return False
+        if not self.counts_pages or self._is("allow_short_pages"):
+            return True
+        by_offset = self.strategy is Strategy.OFFSET
+        if by_offset and int(position.value) - int(self.options.get("start", 0)) != position.seen:
+            return False
+        # The records before it are not known any more, so that one that comes again would not be seen.
+        return not (position.short and self.unique) or (by_offset and position.total is not None)
+
+    def _check_follows(self, here: Position, before: Position, page: Page, subject: str) -> None:
+        """Raise where a page with records makes it unproven that none was stepped over, and none came twice."""
+        by_offset, size = self.strategy is Strategy.OFFSET, int(self.options.get("size", 0))
+        if by_offset and self.counts_pages and page.count > size:
             raise _not_believed(
                 subject,
                 f"a page has {page.count} records and size is {size}, so the next one would repeat some",
                 "set size_param, or size to what the API gives",
             )
-        assert before.value is not None
-        if page.count and not short and before.seen < int(before.value) - int(self.options.get("start", 0)):
-            raise _not_believed(
-                subject,
-                f"more records follow a page that has fewer than size ({size}), so some may have been stepped over",
-                "set size to what the API gives at most, or allow_short_pages: true where it filters its pages",
-            )
+        if not before.short or self._is("allow_short_pages"):
+            return
+        stops = self._is("stop_on_short_page")
+        # Offsets go by what came, so that records can only repeat, which each of the two would show. Page numbers may do
+        # both, step over some and repeat as many, which neither shows alone.
+        proofs = (here.total is not None, self.unique)
+        if not stops and (any(proofs) if by_offset else all(proofs)):
+            return
+        tells = f"a total (total_pointer, total_header) {'or' if by_offset else 'and'} unique"
+        raise _not_believed(
+            subject,
+            f"more records follow a page that has fewer than size ({size}), so some may have been stepped over"
+            + (", and stop_on_short_page would end before them" if stops else ""),
+            f"set size to what the API gives at most, or declare {tells}, which prove it; allow_short_pages: true where it "
+            "filters its pages; run again if records were added while they were read",
+        )
+
+    def _is(self, option: str) -> bool:
+        return self.options.get(option) is True
 
     def _is_short(self, page: Page) -> bool:
-        return bool(self.options.get("stop_on_short_page")) and page.count < int(self.options["size"])
+        return self.counts_pages and 0 < page.count < int(self.options.get("size", 0))
 
     def _told(self, page: Page, subject: str) -> str | None:
         """The cursor or URL that the page tells; None for missing, null and empty."""

@@ -17,7 +17,7 @@ from pz.connectors.http.bindings import Bindings
 from pz.connectors.http.client import Client
 from pz.connectors.http.crawl import Crawl, FetchedPage, file_digest, page_digest
 from pz.connectors.http.origins import parse_url
-from pz.connectors.http.pagination import MISSING, Position, Strategy
+from pz.connectors.http.pagination import MISSING, Position
 from pz.connectors.http.reading_options import BodyFormat, ReadOptions
 from pz.connectors.http.records import Columns, ContractRecords, RawRecords, Rows, conforming, file_partition
 from pz.connectors.http.selection import array_of, parts_of, shallow, value_texts
@@ -154,7 +154,7 @@ class HttpPartition:
         position = Position.from_token(token)
         if position is None or (position.url is not None and not self._may_ask(position.url)):
             return False
-        if position.url is None and not self._fits(position):
+        if position.url is None and not self._options.paging.may_begin(position):
             return False
         self._start, self._resumed = position, True
         return True
@@ -248,7 +248,11 @@ class HttpPartition:
         if page.document is None:
             rows = self._shape.of_lines(page.answer.body.removeprefix(_MARK))
             page.counted = len(rows)
-            crawl.require_new(page_digest(page.answer.body), page)
+            digest = page_digest(page.answer.body)
+            if crawl.repeats(digest, page):
+                page.counted = 0
+                return []
+            crawl.require_new(digest, page)
             return rows
         self._look(page)
         if page.document.empty:
@@ -261,7 +265,11 @@ class HttpPartition:
             page.last = array_of(text)[-1]
         if "count_pointer" in paging:
             page.counted = self._count_at(page, str(paging["count_pointer"]))
-        crawl.require_new(page_digest(text), page)
+        digest = page_digest(text)
+        if crawl.repeats(digest, page):
+            page.counted = 0
+            return []
+        crawl.require_new(digest, page)
         if self._options.unique is not None:
             crawl.require_unique(value_texts(text, parts_of(self._options.unique)))
         return rows
@@ -284,11 +292,12 @@ class HttpPartition:
         file = page.answer.file
         assert file is not None
         csv = self._options.format is BodyFormat.CSV
-        last = _Group()
-        for group in self._csv(page, file, options, cancel) if csv else self._lines(page, file, options):
-            yield last
-            last = group
-        crawl.require_new(file_digest(file), page)
+        last, digest = _Group(), file_digest(file)
+        if not crawl.repeats(digest, page):
+            for group in self._csv(page, file, options, cancel) if csv else self._lines(page, file, options):
+                yield last
+                last = group
+        crawl.require_new(digest, page)
         file.unlink()  # durable: ok - the page was read
         last.following = crawl.advance(page, done)
         yield last
@@ -324,13 +333,6 @@ class HttpPartition:
     def _may_ask(self, text: str) -> bool:
         url = parse_url(text)
         return url is not None and self._client.settings.origins.allows(url)
-
-    def _fits(self, position: Position) -> bool:
-        """Whether a position without a URL is one of this strategy."""
-        kind = self._options.paging.strategy
-        if kind in {Strategy.PAGE, Strategy.OFFSET}:
-            return position.value is not None and position.value.isascii() and position.value.isdigit()
-        return kind is Strategy.CURSOR and position.value is not None
 
 
 class FeedPartition(HttpPartition):
