@@ -27,7 +27,7 @@ from pz.connectors.postgres.relation import resolve
 from pz.connectors.postgres.texts import array_elements
 from pz.connectors.postgres.window import ChangeWindow
 from pz.errors import Code, PermanentError, TransientError
-from test_postgres_types import CASES, Case
+from test_postgres_types import CASES, DECLARED, Case, Declared, declared_table
 
 HEADER = 4
 
@@ -161,6 +161,10 @@ def test_array_literals_are_taken_apart(text: str, elements: list[str | None]) -
     assert array_elements(text) == elements
 
 
+def test_an_array_is_taken_apart_at_the_sign_of_its_type() -> None:
+    assert array_elements("{(1,1),(0,0);NULL;(2,2),(1,1)}", ";") == ["(1,1),(0,0)", None, "(2,2),(1,1)"]
+
+
 @pytest.mark.parametrize("text", ["{{1},{2}}", "[0:1]={1,2}"])
 def test_arrays_that_are_no_lists_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="array"):
@@ -173,6 +177,9 @@ def test_arrays_that_are_no_lists_are_refused(text: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.ddl)
 def test_a_changed_row_looks_like_a_row_of_the_snapshot(database: Database, case: Case) -> None:
     spec = captured(database, *case.setup, f"CREATE TABLE t (k int PRIMARY KEY, v {case.ddl})")
+    if not case.logged:
+        refuse_capture(database, spec)
+        return
     first, spec = poll(database, spec)
     assert first.num_rows == 0
     with database.connect() as connection:
@@ -186,6 +193,50 @@ def test_a_changed_row_looks_like_a_row_of_the_snapshot(database: Database, case
     assert changes.select(plain.schema.names).schema.equals(plain.schema)
     snapshot, _ = poll(database, replace(spec, prior_sync_state=None))
     assert as_text(snapshot.sort_by("k").select(plain.schema.names)) == as_text(plain)
+
+
+def refuse_capture(database: Database, spec: DatasetSpec) -> None:
+    """The probe and the read name the column, and without it the table is captured."""
+    for attempt in (lambda: source_of(database).probe(spec), lambda: poll(database, spec)):
+        with pytest.raises(PermanentError, match='column\\(s\\) "v"') as refused:
+            attempt()
+        assert refused.value.code is Code.PZ0740
+        assert "`columns:`" in str(refused.value.hint)
+    poll(database, replace(spec, columns={"k": "int"}))
+
+
+@pytest.mark.parametrize("case", DECLARED, ids=str)
+def test_every_declared_conversion_of_a_change_is_that_of_the_snapshot(database: Database, case: Declared) -> None:
+    columns = declared_table(database, case, [])
+    database.run("CREATE PUBLICATION pz_pg FOR TABLE t")
+    spec = dataset(change_capture=True, columns=columns)
+    if not case.logged:
+        refuse_capture(database, spec)
+        return
+    _, spec = poll(database, spec)
+    with database.connect() as connection:
+        for k, value in enumerate([*case.values, None]):
+            connection.execute(f"INSERT INTO t VALUES (%s, %s::text::{case.ddl})", [k, value])
+    changes, _ = poll(database, spec)
+    snapshot, _ = poll(database, replace(spec, prior_sync_state=None))
+    assert as_text(changes.select(["k", "v"])) == as_text(snapshot.sort_by("k").select(["k", "v"]))
+    assert changes.schema == snapshot.schema
+    for value in case.refused:
+        database.run("DELETE FROM t")
+        _, spec = poll(database, replace(spec, prior_sync_state=None))
+        with database.connect() as connection:
+            connection.execute(f"INSERT INTO t VALUES (1, %s::text::{case.ddl})", [value])
+        with pytest.raises(PermanentError, match="'v'") as refused:
+            poll(database, spec)
+        assert not value or value not in str(refused.value)
+
+
+def test_zeros_behind_the_last_digit_of_a_numeric_say_nothing(database: Database) -> None:
+    spec = captured(database, "CREATE TABLE t (k int PRIMARY KEY, v numeric)")
+    _, spec = poll(database, spec)
+    database.run("INSERT INTO t VALUES (1, round(1 / 8.0, 60)), (2, 100), (3, 10.50), (4, 0.000)")
+    changes, _ = poll(database, spec)
+    assert [str(v) for v in changes.column("v").to_pylist()] == ["0.125000000", "100.000000000", "10.500000000", "0E-9"]
 
 
 def test_declared_types_are_the_same_in_changes_and_in_the_snapshot(database: Database) -> None:

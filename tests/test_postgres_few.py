@@ -17,7 +17,7 @@ from pz.connectors.postgres.few import FewRows
 from pz.connectors.postgres.partitions import WholePartition
 from pz.errors import Code, PermanentError
 from running import run
-from test_postgres_types import CASES, Case
+from test_postgres_types import CASES, DECLARED, Case, Declared, declared_table
 from test_run_postgres import demo
 
 ALL = Bound("0", inclusive=True)
@@ -47,6 +47,31 @@ def test_every_type_is_read_as_by_any_other_read(database: Database, case: Case)
     assert found.schema == other.schema
     assert as_text(found.sort_by("k")) == as_text(other.sort_by("k"))
     source.close()
+
+
+@pytest.mark.parametrize("case", DECLARED, ids=str)
+def test_every_declared_conversion_is_that_of_any_other_read(database: Database, case: Declared) -> None:
+    columns = declared_table(database, case, [*case.values, None])
+    source = source_of(database)
+    data = dataset(cursor="k", lower=ALL, columns=columns)
+    [part] = source.plan_read(data, ReadHints())
+    assert isinstance(part, FewRows)
+    found = read(source, data, partitions=[part])
+    other = read(source, dataset(columns=columns))
+    assert found.schema == other.schema
+    assert as_text(found.sort_by("k")) == as_text(other.sort_by("k"))
+    source.close()
+    for value in case.refused:
+        declared_table(database, case, [value])
+        with pytest.raises(PermanentError) as refused:
+            read(source_of(database), data)
+        assert not value or value not in str(refused.value)
+
+
+def test_zeros_behind_the_last_digit_say_nothing(database: Database) -> None:
+    database.run("CREATE TABLE t AS SELECT n AS k, round(n / 8.0, 60) AS v FROM generate_series(1, 3) n")
+    found = read(source_of(database), dataset(cursor="k", lower=ALL))
+    assert [str(v) for v in found.sort_by("k").column("v").to_pylist()] == ["0.125000000", "0.250000000", "0.375000000"]
 
 
 def test_signs_of_the_copy_format_are_values_like_others(database: Database) -> None:

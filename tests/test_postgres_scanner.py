@@ -18,7 +18,7 @@ from pz.connectors.contract import Bound, CancelToken, ReadHints
 from pz.connectors.postgres import scanner
 from pz.errors import Code, PermanentError, TransientError
 from running import errors, rows, run
-from test_postgres_types import CASES, Case
+from test_postgres_types import CASES, DECLARED, Case, Declared, declared_table
 from test_run_postgres import demo
 
 TO_LAKE = "INSERT INTO {{ sink('lake', 'big', strategy: 'replace') }} SELECT id, filler FROM {{ source('pg', 'big') }}"
@@ -59,6 +59,22 @@ def test_every_type_is_scanned_as_it_is_read_in_batches_or_not_at_all(database: 
     assert duckdb_types(found) == ["INTEGER", case.duckdb]
     assert sorted(as_text(found)) == sorted(as_text(read(source, dataset())))
     source.close()
+
+
+@pytest.mark.parametrize("case", DECLARED, ids=str)
+def test_every_declared_conversion_is_scanned_as_in_batches_or_not_at_all(database: Database, case: Declared) -> None:
+    columns = declared_table(database, case, [*case.values, None])
+    source = source_of(database)
+    found = scan(source, dataset(columns=columns))
+    assert found is not None or case.wanted == "json" or case.ddl.startswith("char")
+    if found is not None:
+        assert sorted(as_text(found)) == sorted(as_text(read(source, dataset(columns=columns))))
+    source.close()
+    for value in case.refused if found is not None else ():
+        declared_table(database, case, [value])
+        with pytest.raises(PermanentError) as refused:
+            scan(source_of(database), dataset(columns=columns))
+        assert not value or value not in str(refused.value)
 
 
 @pytest.mark.parametrize(

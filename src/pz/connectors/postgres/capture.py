@@ -20,6 +20,7 @@ from pz.connectors.contract import BatchOptions, CancelToken, DatasetSpec
 from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.faults import lost_slot, translated
+from pz.connectors.postgres.logged import logged_column
 from pz.connectors.postgres.parallel import Reader, merged
 from pz.connectors.postgres.partitions import PAGE_READERS, page_ranges
 from pz.connectors.postgres.position import Shape, Token, lsn_number, lsn_text
@@ -76,7 +77,7 @@ def capturable(relation: Relation) -> Relation:
     """The relation as the log shows it: without generated columns, which are not in it.
 
     Raises:
-        PermanentError: PZ0740 when one of them is declared.
+        PermanentError: PZ0740 when one of them is declared, and for columns whose changes would not look like their rows.
     """
     generated = {column.name for column in relation.attributes if column.generated}
     kept = tuple(column for column in relation.columns if column.name not in generated)
@@ -85,6 +86,16 @@ def capturable(relation: Relation) -> Relation:
         raise PermanentError(
             f"{relation.subject}: generated column(s) {', '.join(sorted(map(quote, generated)))} are not in the log",
             hint="compute them in the pipeline",
+            code=Code.PZ0740,
+        )
+    attributes = {column.name: column for column in relation.attributes}
+    unlike = [c for c in kept if logged_column(attributes[c.name], c, relation.money_scale) is None]
+    if unlike:
+        named = ", ".join(f"{quote(c.name)} ({attributes[c.name].shown} as {c.duckdb})" for c in unlike)
+        raise PermanentError(
+            f"{relation.subject}: changes of column(s) {named} would not look like its rows: the log has what the server "
+            "prints, which is less than what a read selects",
+            hint="list the columns to capture without it under `columns:`; json, uuid and arrays can be declared as varchar",
             code=Code.PZ0740,
         )
     return replace(relation, columns=kept)

@@ -6,6 +6,7 @@ Names are exact: what a project writes as ``schema.table`` is compared byte for 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pz.errors import Code, PermanentError
@@ -53,7 +54,10 @@ WITH RECURSIVE wanted(oid) AS (
 )
 SELECT t.oid::int8, t.typname, n.nspname, t.typtype, t.typbasetype::int8, t.typtypmod, t.typelem::int8,
        EXISTS (SELECT FROM pg_catalog.pg_type e WHERE e.typarray = t.oid), t.typndims,
-       pg_catalog.format_type(t.oid, NULL)
+       pg_catalog.format_type(t.oid, NULL), t.typdelim,
+       EXISTS (SELECT FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc o ON o.oid = t.typoutput
+               WHERE c.castsource = t.oid AND c.casttarget = 'pg_catalog.text'::regtype AND c.castmethod <> 'i'
+                 AND (c.castmethod <> 'b' OR o.prosrc NOT IN ('textout', 'varcharout')))
 FROM pg_catalog.pg_type t JOIN wanted w ON w.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 """
 
@@ -99,7 +103,11 @@ class Name:
 
 @frozen
 class PgType:
-    """A type with everything below it resolved. ``kind`` is ``typtype``; ``modifier`` is -1 when there is none."""
+    """A type with everything below it resolved. ``kind`` is ``typtype``; ``modifier`` is -1 when there is none.
+
+    ``delimiter`` stands between the elements of its arrays. ``own_text`` says that its cast to text is one of its own, and may
+    say something else than the server prints.
+    """
 
     oid: int
     name: str
@@ -110,6 +118,13 @@ class PgType:
     base: PgType | None = None
     element: PgType | None = None
     dimensions: int = 0
+    delimiter: str = ","
+    own_text: bool = False
+
+    @property
+    def builtin(self) -> str:
+        """Its name where the server brings the type along, else nothing: anybody may call a type ``money``."""
+        return self.name if self.schema == "pg_catalog" else ""
 
     @property
     def storage(self) -> PgType:
@@ -206,27 +221,20 @@ def load_types(connection: psycopg.Connection[Any], oids: Sequence[int]) -> Mapp
 
     def make(oid: int) -> PgType:
         if oid not in made:
-            _, name, schema, kind, base, modifier, element, is_array, dimensions, shown = rows[oid]
+            _, name, schema, kind, base, modifier, element, is_array, dimensions, shown, *texts = rows[oid]
             below = _modified(make(base), modifier) if kind == "d" else None
             inner = make(element) if is_array and element else None
-            made[oid] = PgType(oid, name, schema, kind, shown, -1, below, inner, dimensions)
+            made[oid] = PgType(oid, name, schema, kind, shown, -1, below, inner, dimensions, *texts)
         return made[oid]
 
     return {oid: make(oid) for oid in oids}
 
 
 def _modified(type_: PgType, modifier: int) -> PgType:
-    return type_ if modifier == -1 else _with(type_, modifier, type_.dimensions)
-
-
-def _with(type_: PgType, modifier: int, dimensions: int) -> PgType:
-    return PgType(
-        *(type_.oid, type_.name, type_.schema, type_.kind, type_.shown, modifier),
-        *(type_.base, type_.element, dimensions),
-    )
+    return type_ if modifier == -1 else replace(type_, modifier=modifier)
 
 
 def _attribute(row: tuple[Any, ...], types: Mapping[int, PgType]) -> Attribute:
     name, oid, modifier, dimensions, not_null, identity, generated, has_default, shown = row
-    type_ = _with(types[oid], modifier, dimensions or types[oid].dimensions)
+    type_ = replace(types[oid], modifier=modifier, dimensions=dimensions or types[oid].dimensions)
     return Attribute(name, type_, not_null, identity, generated != "", has_default, shown)

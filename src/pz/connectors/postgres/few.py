@@ -1,8 +1,8 @@
 """What is new since the last run is often nothing, or a few rows: these are read at once, on the connection that planned.
 
-Loading DuckDB's extension, or ADBC, takes longer than such a read. The server prints the rows, and they are converted as
-changes of the log are (`pz.connectors.postgres.texts`), to the same values. The server's own estimate decides whether to try;
-where it was wrong, and there are more rows, nothing of the try is kept.
+Loading DuckDB's extension, or ADBC, takes longer than such a read. The server prints what every other read selects, and the
+texts are converted as those of the log are (`pz.connectors.postgres.texts`), to the same values. The server's own estimate
+decides whether to try; where it was wrong, and there are more rows, nothing of the try is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.partitions import Read
 from pz.connectors.postgres.texts import TextColumn, TextReader
 from pz.frozen import frozen
-from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import psycopg
@@ -57,12 +56,8 @@ def few_rows(connection: psycopg.Connection[Any], read: Read) -> FewRows | None:
     table = read.relation.table
     if read.dataset.lower is None or table is None or table.kind not in "rpm" or not read.relation.unicode:
         return None
-    columns = [
-        TextColumn(attribute, column)
-        for column in read.relation.pruned(read.hints)
-        if (attribute := read.relation.attribute(column.name)) is not None
-    ]
-    selected = ", ".join(quote(column.attribute.name) for column in columns)
+    columns = [TextColumn(column.as_text) for column in read.relation.pruned(read.hints)]
+    selected = ", ".join(column.read.selected for column in columns)
     where = " AND ".join(read.conditions()) or "true"
     statement = f"SELECT {selected} FROM {read.relation.source} WHERE {where}"
     if not _promising(connection, statement):

@@ -39,6 +39,8 @@ class Relation:
     table: Table | None
     unicode: bool = True
     """Whether the server sees to it that text is valid."""
+    money_scale: int = 2
+    """Digits behind the point of the server's money."""
 
     def attribute(self, name: str) -> Attribute | None:
         """The column of this name, exactly or else without regard to case."""
@@ -116,15 +118,16 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
         subject, plain = f"the query of '{dataset.entity}'", plain_query(str(query))
         source, attributes = f"(\n{plain}\n) AS q", _describe(connection, subject, plain)
         _require_names(subject, attributes)
-    money = any(attribute.type.storage.name == "money" for attribute in attributes)
+    money = any(attribute.type.storage.builtin == "money" for attribute in attributes)
     row = connection.execute(MONEY_SCALE).fetchone() if money else None
-    columns = read_columns(attributes, dataset.columns, subject=subject, money_scale=int(row[0]) if row else 2)
+    scale = int(row[0]) if row else 2
+    columns = read_columns(attributes, dataset.columns, subject=subject, money_scale=scale)
     if table is not None and table.kind == "f":  # its values are another system's
         columns = tuple(column.as_text for column in columns)
     if not columns:
         raise PermanentError(f"{subject} has no columns", code=Code.PZ0740)
     unicode = connection.info.parameter_status("server_encoding") != "SQL_ASCII"
-    relation = Relation(subject, source, attributes, columns, table, unicode)
+    relation = Relation(subject, source, attributes, columns, table, unicode, scale)
     if dataset.cursor is not None and relation.read_column(dataset.cursor) is None:
         raise PermanentError(f"{subject} has no column {quote(dataset.cursor)}, the cursor", code=Code.PZ0505)
     return relation

@@ -1,7 +1,7 @@
-"""From the text that PostgreSQL prints to the types in which a table is read: changes must look like rows of the snapshot.
+"""From the text that PostgreSQL prints of what a plain read selects to the types in which a table is read.
 
-DuckDB converts, a batch at a time; decimals go through Arrow, which refuses what DuckDB would round. `tests` compare every
-type with what a plain read of the same row gives.
+Rows and changes of the log must look alike, whichever way they come. DuckDB converts, a batch at a time; decimals go through
+Arrow, which refuses what DuckDB would round. `tests` compare every type with what a plain read of the same row gives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pz.connectors.postgres.catalog import Attribute, PgType
 from pz.connectors.postgres.reading import exact_decimal
 from pz.connectors.postgres.types import ReadColumn
 from pz.errors import Code, PermanentError
@@ -31,33 +30,26 @@ _ERA = r"CASE WHEN ends_with({v}, ' BC') THEN regexp_replace({v}, '^(\S+)(.*) BC
 
 @frozen
 class TextColumn:
-    """A column of the table and how it is read."""
+    """A column, and what comes of it: the text of ``read.expression``, or a text of which ``before`` makes that one.
 
-    attribute: Attribute
+    ``before`` is an expression of DuckDB over ``{v}``, which is one element where the column is a list; ``delimiter`` stands
+    between those.
+    """
+
     read: ReadColumn
-
-    @property
-    def storage(self) -> PgType:
-        """The type below all domains."""
-        return self.attribute.type.storage
+    before: str = "{v}"
+    delimiter: str = ","
 
     @property
     def is_list(self) -> bool:
         """Whether it arrives as a list, hence has to be taken apart first."""
         return self.read.duckdb.endswith("[]")
 
-    @property
-    def element(self) -> str:
-        """Name of the type whose text is converted: the element's for a list."""
-        inner = self.storage.element if self.is_list else None
-        return inner.storage.name if inner is not None else self.storage.name
-
     def expression(self, value: str) -> str:
         """DuckDB's expression that turns the text (or the list of texts) into the value."""
-        if self.is_list:
-            inner = _scalar("x", self.element, self.read.duckdb[:-2], self.read.expression)
-            return f"list_transform({value}, lambda x: {inner})"
-        return _scalar(value, self.element, self.read.duckdb, self.read.expression)
+        wanted = self.read.duckdb.removesuffix("[]")
+        inner = _scalar(self.before.format(v="x" if self.is_list else value), wanted)
+        return f"list_transform({value}, lambda x: {inner})" if self.is_list else inner
 
 
 class TextReader:
@@ -115,7 +107,7 @@ class TextReader:
         try:
             if not column.is_list:
                 return pa.array(values, pa.string())
-            taken = [None if value is None else array_elements(value.decode()) for value in values]
+            taken = [None if value is None else array_elements(value.decode(), column.delimiter) for value in values]
             return pa.array(taken, pa.list_(pa.string()))
         except (ValueError, pa.ArrowException) as failure:
             if column.is_list:
@@ -159,12 +151,9 @@ def _decimals(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
     return pa.array([None if text is None else Decimal(text) for text in texts.to_pylist()], wanted)
 
 
-def _scalar(value: str, storage: str, wanted: str, selected: str) -> str:
-    """``selected`` is how a plain read selects the column: it tells a cast to text from the text that is printed."""
-    if wanted.startswith("DECIMAL("):
-        return _money(value, wanted) if storage == "money" else value  # Arrow makes the decimal
-    if wanted == "VARCHAR":
-        return _printed(value, storage, selected)
+def _scalar(value: str, wanted: str) -> str:
+    if wanted.startswith("DECIMAL(") or wanted in {"VARCHAR", "JSON"}:
+        return value  # Arrow makes the decimal; what is json the server has seen to, by its own rules
     if wanted == "BOOLEAN":
         return f"({value} = 't')"
     if wanted == "BLOB":
@@ -174,42 +163,14 @@ def _scalar(value: str, storage: str, wanted: str, selected: str) -> str:
     if wanted == "INTERVAL":
         return f"CAST(replace({value}, '+', '') AS INTERVAL)"
     if wanted in {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}:
-        return _moment(value, storage, wanted)
+        return f"CAST({_ERA.format(v=value)} AS {wanted})"
     return f"CAST({value} AS {wanted})"
 
 
-def _printed(value: str, storage: str, selected: str) -> str:
-    if not selected.endswith("::text"):
-        return value
-    if storage == "bool":
-        return f"CASE {value} WHEN 't' THEN 'true' WHEN 'f' THEN 'false' END"
-    if storage == "inet":  # its cast to text always has the mask
-        width = f"CASE WHEN contains({value}, ':') THEN '/128' ELSE '/32' END"
-        return f"CASE WHEN contains({value}, '/') THEN {value} ELSE {value} || {width} END"
-    return value
+_TOKEN = r'"((?:[^"\\]|\\.)*)"|([^{sign}{{}}"]+)|([{sign}{{}}])'
 
 
-def _moment(value: str, storage: str, wanted: str) -> str:
-    own = {"date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE"}[storage]
-    read = f"CAST({_ERA.format(v=value)} AS {own})"
-    if own == wanted or own == "DATE":
-        return read if own == wanted else f"CAST({read} AS {wanted})"
-    return f"({read} AT TIME ZONE 'UTC')"
-
-
-def _money(value: str, wanted: str) -> str:
-    """Amounts come with the currency, the separators and a sign or parentheses of the server's locale."""
-    scale = int(re.sub(r".*,(\d+)\)", r"\1", wanted))
-    plain = f"regexp_replace({value}, '[^0-9]', '', 'g')"
-    digits = f"(CASE WHEN length({plain}) <= {scale} THEN lpad({plain}, {scale + 1}, '0') ELSE {plain} END)"
-    sign = f"CASE WHEN regexp_matches({value}, '[-(]') THEN '-' ELSE '' END"
-    return f"{sign} || left({digits}, -{scale}) || '.' || right({digits}, {scale})" if scale else f"{sign} || {digits}"
-
-
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)|([,{}])', re.DOTALL)
-
-
-def array_elements(text: str) -> list[str | None]:
+def array_elements(text: str, delimiter: str = ",") -> list[str | None]:
     """The elements of an array literal of one dimension, counted from 1.
 
     Raises:
@@ -217,15 +178,15 @@ def array_elements(text: str) -> list[str | None]:
     """
     if not text.startswith("{") or not text.endswith("}"):
         raise ValueError("an array that does not count from 1")
-    return list(_elements(text[1:-1]))
+    return list(_elements(text[1:-1], delimiter))
 
 
-def _elements(inner: str) -> Iterator[str | None]:
-    for found in _TOKEN.finditer(inner):
+def _elements(inner: str, delimiter: str) -> Iterator[str | None]:
+    for found in re.finditer(_TOKEN.format(sign=re.escape(delimiter)), inner, re.DOTALL):
         quoted, plain, mark = found.groups()
         if quoted is not None:
             yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
         elif plain is not None:
             yield None if plain == "NULL" else plain
-        elif mark != ",":
+        elif mark != delimiter:
             raise ValueError("an array of more than one dimension")

@@ -203,15 +203,15 @@ def _natural(column: Attribute, money_scale: int) -> ReadColumn | str:
     bare, type_ = quote(column.name), column.type.storage
     if type_.element is not None:
         return _array(column, type_)
-    if type_.name == "numeric":
+    if type_.builtin == "numeric":
         return _numeric(column, type_)
-    if type_.name == "money":
+    if type_.builtin == "money":
         kind = f"DECIMAL(19,{money_scale})"
         return ReadColumn(column.name, f"{bare}::numeric", kind, Fix.DECIMAL, not_null=column.not_null)
-    kind = READ_AS.get(type_.name, "") if type_.schema == "pg_catalog" else ""
+    kind = READ_AS.get(type_.builtin, "")
     if not kind:
         # The cast of inet to text always adds the mask; its abbreviation is what the server prints.
-        printed = f"abbrev({bare})" if type_.name == "inet" else f"{bare}::text"
+        printed = f"abbrev({bare})" if type_.builtin == "inet" else f"{bare}::text"
         return ReadColumn(column.name, printed, "VARCHAR", not_null=column.not_null)
     expression = bare
     if type_.name in _SELECTED_AS:
@@ -256,21 +256,22 @@ def _array(column: Attribute, type_: PgType) -> ReadColumn | str:
         "declare it as varchar"
     )
     inner = element.storage
-    if inner.name == "numeric":
-        shape = numeric_shape(PgType(inner.oid, inner.name, inner.schema, inner.kind, inner.shown, type_.modifier))
+    if inner.builtin == "numeric":
+        shape = numeric_shape(replace(inner, modifier=type_.modifier))
         precision, scale = shape or UNBOUNDED_NUMERIC
         if precision > MAX_PRECISION:
             return f"column {quote(column.name)} has elements of more than {MAX_PRECISION} digits"
         expression, kind = f"{bare}::text[]", f"DECIMAL({precision},{scale})[]"
         return ReadColumn(column.name, expression, kind, Fix.DECIMAL, guard, refused, not_null=column.not_null)
-    known = inner.schema == "pg_catalog" and inner.name in _ELEMENTS
+    known = inner.builtin in _ELEMENTS
     kind = READ_AS[inner.name] if known else "VARCHAR"
     plain = known and element.base is None and column.type.base is None
     cast = bare if plain else f"{bare}::{inner.name if known else 'text'}[]"
     return ReadColumn(column.name, cast, kind + "[]", _fix(kind), guard, refused, not_null=column.not_null)
 
 
-# Declared type -> the natural types from which the server converts without loss, and the expression.
+# Declared type -> the natural types from which the server converts without loss, and the expression over the natural one: from
+# an oid and from money itself it has other casts, or none. In parentheses, because it becomes part of others.
 _CONVERSIONS: Mapping[str, Mapping[str, str]] = {
     "DOUBLE": {
         **dict.fromkeys(("FLOAT", "SMALLINT", "INTEGER", "BIGINT", "DECIMAL"), "{c}::float8"),
@@ -278,15 +279,15 @@ _CONVERSIONS: Mapping[str, Mapping[str, str]] = {
     "BIGINT": dict.fromkeys(("SMALLINT", "INTEGER"), "{c}::int8"),
     "INTEGER": dict.fromkeys(("SMALLINT", "BIGINT"), "{c}::int4"),
     "SMALLINT": dict.fromkeys(("INTEGER", "BIGINT"), "{c}::int2"),
-    "TIMESTAMP": {"TIMESTAMP WITH TIME ZONE": "{c} AT TIME ZONE 'UTC'", "DATE": "{c}::timestamp"},
-    "TIMESTAMP WITH TIME ZONE": {"TIMESTAMP": "{c} AT TIME ZONE 'UTC'"},
+    "TIMESTAMP": {"TIMESTAMP WITH TIME ZONE": "({c} AT TIME ZONE 'UTC')", "DATE": "{c}::timestamp"},
+    "TIMESTAMP WITH TIME ZONE": {"TIMESTAMP": "({c} AT TIME ZONE 'UTC')"},
     "JSON": {"VARCHAR": "{c}::json"},
     "UUID": {"VARCHAR": "{c}::uuid"},
 }
 
 
 def _declared(column: Attribute, wanted: str, natural: ReadColumn | str) -> ReadColumn | str:
-    bare, is_numeric = quote(column.name), column.type.storage.name == "numeric"
+    bare, is_numeric = quote(column.name), column.type.storage.builtin == "numeric"
     if isinstance(natural, ReadColumn) and natural.duckdb == wanted:
         return natural
     if wanted == "VARCHAR":
@@ -294,9 +295,11 @@ def _declared(column: Attribute, wanted: str, natural: ReadColumn | str) -> Read
     source = "DECIMAL" if is_numeric else natural.duckdb if isinstance(natural, ReadColumn) else ""
     source = re.sub(r"\(.*", "", source)
     shape = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", wanted)
+    plain = natural.expression if isinstance(natural, ReadColumn) else f"{bare}::numeric"
     if shape and int(shape[1]) <= MAX_PRECISION and source in {"DECIMAL", "SMALLINT", "INTEGER", "BIGINT"}:
-        return ReadColumn(column.name, f"{bare}::numeric", wanted, Fix.DECIMAL, not_null=column.not_null)
+        number = f"{plain.removesuffix('::numeric')}::numeric"
+        return ReadColumn(column.name, number, wanted, Fix.DECIMAL, not_null=column.not_null)
     template = _CONVERSIONS.get(wanted, {}).get(source)
     if template is None:
         return f"column {bare} is {column.shown or column.type.shown} and cannot be read as {wanted} without loss"
-    return ReadColumn(column.name, template.format(c=bare), wanted, _fix(wanted), not_null=column.not_null)
+    return ReadColumn(column.name, template.format(c=plain), wanted, _fix(wanted), not_null=column.not_null)

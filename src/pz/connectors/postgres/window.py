@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions
 from pz.connectors.postgres import pgoutput
+from pz.connectors.postgres.logged import logged_column
 from pz.connectors.postgres.pgoutput import Begin, Change, Truncate, Unchanged, Values
 from pz.connectors.postgres.position import Shape
 from pz.connectors.postgres.relation import Relation
 from pz.connectors.postgres.shape import widens
-from pz.connectors.postgres.texts import TextColumn, TextReader
+from pz.connectors.postgres.texts import TextReader
 from pz.errors import Code, PermanentError, TransientError
 from pz.sqltext import quote
 
@@ -57,7 +58,9 @@ class ChangeWindow:
         self._shape = shape
         self._lower, self._upper = lower, upper
         self._names = [column.name for column in relation.columns]
-        columns = [TextColumn(attributes[column.name], column) for column in relation.columns]
+        found = [logged_column(attributes[column.name], column, relation.money_scale) for column in relation.columns]
+        columns = [column for column in found if column is not None]
+        assert len(columns) == len(found), "a relation that is not capturable"
         self._reader = TextReader(columns, relation.subject)
         self._schema: pa.Schema = change_schema(relation)
         self._announced: pgoutput.Relation | None = None
