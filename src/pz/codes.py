@@ -152,6 +152,7 @@ class Code(StrEnum):
     PZ0714 = "PZ0714"
     PZ0716 = "PZ0716"
     PZ0717 = "PZ0717"
+    PZ0718 = "PZ0718"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -579,7 +580,11 @@ CODES: dict[Code, CodeInfo] = {
         "Wait for the time that is named, then run `pz retry`.",
     ),
     Code.PZ0507: CodeInfo("cdc drop", "The command needs exactly one dataset.", "Give one `connection.entity`."),
-    Code.PZ0508: CodeInfo("cdc drop", "The dataset is not read by change capture.", "Check the name against `pz ls`."),
+    Code.PZ0508: CodeInfo(
+        "cdc drop",
+        "Nothing is captured for the dataset, or its connection is gone.",
+        "Check the name against `pz cdc status`.",
+    ),
     Code.PZ0510: CodeInfo(
         "run, test", "A check found rows that break it.", "Run the statements that are shown to see the rows."
     ),
@@ -698,8 +703,8 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0705: CodeInfo(
         "run",
-        "Stored state was earned at another place: another source, path, cursor or output.",
-        "Use `--full-refresh`, or `start: from_state` for an output or a path that may begin here.",
+        "Stored state was earned otherwise: another source, path, cursor, output, slot or way of reading.",
+        "Use `--full-refresh`, for a slot `pz cdc drop`, or `start: from_state` for a new output or path.",
     ),
     Code.PZ0706: CodeInfo(
         "state",
@@ -748,6 +753,11 @@ CODES: dict[Code, CodeInfo] = {
         "validate, run, test, note",
         "There is nothing to do: the project has no pipelines, or no checks.",
         "Add a pipeline or a check; see the quickstart.",
+    ),
+    Code.PZ0718: CodeInfo(
+        "run, warning",
+        "A dataset was read by change capture and is not any more; its source still keeps its log for it.",
+        "Let go of it with `pz cdc drop`; `pz cdc status` shows how much is kept.",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."

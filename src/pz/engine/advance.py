@@ -89,7 +89,7 @@ def store_decisions(
     """Store what may advance; blocked datasets are reported as notes, unless ``quiet``."""
     keys = {source.id: source.key for source in graph.sources() if isinstance(source, SourceNode)}
     blocked = () if quiet else _blocked(decisions)
-    if not any(decision.verdict is Verdict.ADVANCE for decision in decisions):
+    if not full_refresh and not any(decision.verdict is Verdict.ADVANCE for decision in decisions):
         return Advanced(blocked)
     stored = store(
         decisions,

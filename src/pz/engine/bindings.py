@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pz.connectors.contract import LocatesDatasets
+from pz.connectors.contract import LocatesDatasets, ReadShape
 from pz.connectors.location import digest as digest_of
 from pz.connectors.registry import Registry
 from pz.engine.locations import location_digest
@@ -16,6 +16,9 @@ from pz.state.advancement import outputs_below
 from pz.state.entries import Binding
 
 __all__ = ["bindings_of"]
+
+# A dataset that declares nothing keeps state only where its connector makes it a feed.
+_SHAPES = {ReadShape.CDC: ReadShape.CDC.value, None: ReadShape.FEED.value, ReadShape.INCREMENTAL: ""}
 
 
 def bindings_of(project: Project, graph: Graph, registry: Registry) -> Mapping[str, Binding]:
@@ -32,6 +35,8 @@ def bindings_of(project: Project, graph: Graph, registry: Registry) -> Mapping[s
             digest(source.connection),
             {sink.name: digest(sink.connection) for sink in outputs_below(graph, source)},
             _dataset_digest(project, registry, source),
+            _SHAPES[source.declared_shape],
+            source.read.sync.slot or "",
         )
         for source in graph.sources()
     }

@@ -17,7 +17,7 @@ from pz.plan.specs import dataset_spec
 from pz.state.entries import Binding, Entry, Token
 from pz.state.sync_state import SNAPSHOT_PENDING, is_pending, token_store
 
-__all__ = ["acknowledge", "captured", "mark_pending_snapshots"]
+__all__ = ["acknowledge", "captured", "left_captures", "mark_pending_snapshots", "tell_left_captures"]
 
 
 def captured(prepared: Prepared) -> tuple[SourceNode, ...]:
@@ -31,21 +31,54 @@ def mark_pending_snapshots(
     """Replace the token of every captured dataset that is about to be read from its beginning.
 
     Its slot is dropped then, so the old token leads nowhere: a run that dies in between is followed by a snapshot, never
-    by a poll with a token of a slot that is gone. A load that the retry inherits is finished; its token stays for it.
+    by a poll with a token of a slot that is gone. Said of a first read too: from now on the source keeps something, and
+    `pz cdc` must know. A load that the retry inherits is finished; its token stays for it.
     """
     store = token_store(prepared.project.state_dir)
     seen = dict(reading.seen)
     for node in captured(prepared):
         entry = seen.get(node.key)
-        if node.id not in prepared.execution or node.id in reading.tokens or entry is None or is_pending(entry):
+        if node.id not in prepared.execution or node.id in reading.tokens or node.id in reading.inherited:
             continue
-        if node.id in reading.inherited:
+        if entry is not None and (is_pending(entry) or entry.binding.shape == ReadShape.FEED):
             continue
         pending = Entry(Token(SNAPSHOT_PENDING), run_id, bindings[node.id])
         with step(Step.PEND_SNAPSHOT):
             store.save(node.key, pending, seen=entry)
         seen[node.key] = pending
     return replace(reading, seen=seen)
+
+
+def left_captures(prepared: Prepared, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+    """Of the stored tokens those that change capture has left: their datasets are read otherwise now, or are gone.
+
+    An entry from before the shape was kept counts unless its dataset may be a feed.
+    """
+    nodes = {node.key: node for node in prepared.graph.sources()}
+    shapes = {key: prepared.plan[node.id].read_shape for key, node in nodes.items()}
+    return {
+        key: entry
+        for key, entry in entries.items()
+        if shapes.get(key) is not ReadShape.CDC
+        and (
+            entry.binding.shape == ReadShape.CDC or (not entry.binding.shape and shapes.get(key) is not ReadShape.FEED)
+        )
+    }
+
+
+def tell_left_captures(prepared: Prepared) -> tuple[Problem, ...]:
+    """PZ0718 for each position of change capture that nobody continues: its source keeps its log for ever."""
+    left = left_captures(prepared, token_store(prepared.project.state_dir).read())
+    return tuple(
+        Problem(
+            Code.PZ0718,
+            f"'{key}' was read by change capture and is not any more, but its source still keeps its log for it",
+            hint=f"let go of it with `pz cdc drop {key}`",
+            severity=Severity.WARNING,
+        )
+        for key, entry in sorted(left.items())
+        if entry.binding.shape  # of an older entry nobody knows for certain
+    )
 
 
 def acknowledge(prepared: Prepared, bindings: Mapping[str, Binding]) -> tuple[Problem, ...]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pz.connectors.contract import CapturingSource, DatasetSpec, ReadShape
 from pz.durable import Step, step
-from pz.engine.capture import captured
+from pz.engine.capture import captured, left_captures
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.errors import Code, ConnectorError, Problem, ProjectError, StateError
 from pz.frozen import frozen
 from pz.graph.model import SourceNode
 from pz.plan.specs import dataset_spec
 from pz.runs.directory import is_live, run_paths
-from pz.state.entries import Entry, Token
+from pz.state.entries import Binding, Entry, Token
 from pz.state.locks import RunLocks, dataset_lock
 from pz.state.sync_state import SNAPSHOT_PENDING, is_pending, token_store
 
@@ -37,19 +38,47 @@ def show_captures(root: Path, environ: Mapping[str, str]) -> tuple[ShownCapture,
     """Every captured dataset of the project, asked of its source. Raises ProjectError when it does not compile."""
     prepared = prepare(root, environ, Request("cdc status", everything=True))
     stored = token_store(prepared.project.state_dir).read()
-    return tuple(_shown(prepared, node, stored.get(node.key)) for node in captured(prepared))
+    kept = tuple(
+        _shown(prepared, _spec(node, stored.get(node.key)), stored.get(node.key)) for node in captured(prepared)
+    )
+    left = left_captures(prepared, stored)
+    return (*kept, *(shown for key, entry in sorted(left.items()) for shown in _left(prepared, key, entry)))
 
 
-def _shown(prepared: Prepared, node: SourceNode, entry: Entry | None) -> ShownCapture:
+def _shown(prepared: Prepared, dataset: DatasetSpec, entry: Entry | None) -> ShownCapture:
+    key = f"{dataset.connection}.{dataset.entity}"
     try:
-        with prepared.connections.source(node.connection) as source:
+        with prepared.connections.source(dataset.connection) as source:
             if not isinstance(source, CapturingSource):
-                return ShownCapture(node.key, "-", None, None, entry is not None, ("the connector tells nothing",))
-            found = source.capture_status(_spec(node, entry))
+                return ShownCapture(key, "-", None, None, entry is not None, ("the connector tells nothing",))
+            found = source.capture_status(dataset)
     except ConnectorError as failure:
-        return ShownCapture(node.key, "-", None, None, False, (failure.message,))
+        return ShownCapture(key, "-", None, None, False, (failure.message,))
     details = (*found.details, *(("a snapshot is pending",) if entry is not None and is_pending(entry) else ()))
-    return ShownCapture(node.key, found.position, found.stored, found.retained_bytes, found.healthy, details)
+    return ShownCapture(key, found.position, found.stored, found.retained_bytes, found.healthy, details)
+
+
+def _left(prepared: Prepared, key: str, entry: Entry) -> Iterator[ShownCapture]:
+    """How the source of a dataset stands that is not captured any more: never healthy, as its log is kept for nobody."""
+    dataset = _left_spec(key, entry)
+    if dataset.connection not in prepared.project.connections:
+        yield ShownCapture(key, entry.binding.slot or "-", None, None, False, (_unreachable(dataset),))
+    elif _captures(prepared, dataset.connection):
+        shown = _shown(prepared, dataset, entry)
+        told = f"is not read by change capture any more; let go of it with `pz cdc drop {key}`"
+        yield replace(shown, healthy=False, details=(told, *shown.details))
+
+
+def _unreachable(dataset: DatasetSpec) -> str:
+    return f"is not in the project any more, nor is connection '{dataset.connection}', which could let go of it"
+
+
+def _captures(prepared: Prepared, connection: str) -> bool:
+    try:
+        with prepared.connections.source(connection) as source:
+            return isinstance(source, CapturingSource)
+    except ConnectorError:
+        return True  # it will say so itself
 
 
 def drop_capture(root: Path, environ: Mapping[str, str], key: str) -> str:
@@ -63,9 +92,6 @@ def drop_capture(root: Path, environ: Mapping[str, str], key: str) -> str:
         ConnectorError: the source refused; the state then says that a snapshot is pending.
     """
     prepared = prepare(root, environ, Request("cdc drop", everything=True))
-    node = next((node for node in captured(prepared) if node.key == key), None)
-    if node is None:
-        raise ProjectError(Problem(Code.PZ0508, f"'{key}' is no dataset that is read by change capture"))
     state_dir = prepared.project.state_dir
     try:
         locks = RunLocks.acquire(state_dir, f"pz cdc drop {key}", [dataset_lock(key)], wait=0)
@@ -75,24 +101,51 @@ def drop_capture(root: Path, environ: Mapping[str, str], key: str) -> str:
         live = sorted(path.name for path in run_paths(state_dir) if is_live(path))
         if live:
             raise StateError(Problem(Code.PZ0517, f"run {live[0]} is in flight", hint="try again when it ended"))
-        return _drop(prepared, node, state_dir)
+        return _drop(prepared, key, state_dir)
 
 
-def _drop(prepared: Prepared, node: SourceNode, state_dir: Path) -> str:
+def _drop(prepared: Prepared, key: str, state_dir: Path) -> str:
     store = token_store(state_dir)
-    entry = store.read().get(node.key)
+    entry = store.read().get(key)
+    dataset, others = _to_drop(prepared, key, entry)
     if entry is not None and not is_pending(entry):
         pending = Entry(Token(SNAPSHOT_PENDING), entry.run_id, entry.binding)
         with step(Step.PEND_SNAPSHOT):
-            store.save(node.key, pending, seen=entry)
-    with prepared.connections.source(node.connection) as source:
-        said = "nothing is kept at the source"
-        if isinstance(source, CapturingSource):
-            said = source.drop_capture(_spec(node, None))
-    raw = store.raw.read().get(node.key)
+            store.save(key, pending, seen=entry)
+    said = f"slot {dataset.slot} stays for {', '.join(others)}" if others else _let_go(prepared, dataset)
+    raw = store.raw.read().get(key)
     if raw is not None:
-        store.raw.remove(node.key, seen=raw)
+        store.raw.remove(key, seen=raw)
     return said
+
+
+def _to_drop(prepared: Prepared, key: str, entry: Entry | None) -> tuple[DatasetSpec, tuple[str, ...]]:
+    """The dataset as it was captured, and which others still use the slot of one that is not captured (from there) now."""
+    nodes = {node.key: node for node in captured(prepared)}
+    node, earned = nodes.get(key), entry.binding if entry is not None else Binding()
+    if node is not None and (not earned.shape or earned.slot == (node.read.sync.slot or "")):
+        return _spec(node, None), ()
+    if entry is None or (node is None and key not in left_captures(prepared, {key: entry})):
+        raise ProjectError(Problem(Code.PZ0508, f"'{key}' is no dataset that is read by change capture"))
+    dataset = _left_spec(key, entry)
+    if dataset.connection not in prepared.project.connections:
+        hint = "declare the connection again, and drop it then"
+        raise ProjectError(Problem(Code.PZ0508, f"'{key}' {_unreachable(dataset)}", hint=hint))
+    others = [n.key for n in nodes.values() if n.connection == dataset.connection and n.read.sync.slot == dataset.slot]
+    return dataset, tuple(sorted(others)) if dataset.slot is not None else ()
+
+
+def _let_go(prepared: Prepared, dataset: DatasetSpec) -> str:
+    with prepared.connections.source(dataset.connection) as source:
+        if isinstance(source, CapturingSource):
+            return source.drop_capture(dataset)
+    return "nothing is kept at the source"
+
+
+def _left_spec(key: str, entry: Entry) -> DatasetSpec:
+    """A dataset of which only the stored entry is left."""
+    connection, _, entity = key.partition(".")
+    return DatasetSpec(connection, entity, {}, change_capture=True, slot=entry.binding.slot or None)
 
 
 def _spec(node: SourceNode, entry: Entry | None) -> DatasetSpec:

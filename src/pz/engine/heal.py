@@ -28,8 +28,7 @@ from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunStatus
 from pz.staging.meta import SinkAttempt
 from pz.state.advancement import decide, outputs_below
 from pz.state.entries import Entry
-from pz.state.sync_state import token_store
-from pz.state.watermarks import watermark_store
+from pz.state.kinds import StateFiles
 
 __all__ = ["heal", "heal_finished"]
 
@@ -71,7 +70,10 @@ def heal_finished(
 
 def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Problem, ...]:
     state_dir = prepared.project.state_dir
-    stored = {**watermark_store(state_dir).read(), **token_store(state_dir).read()}
+    files = StateFiles.read(state_dir)
+    stored = {
+        source.key: files.of(source.key, prepared.plan[source.id].read_shape).own for source in prepared.graph.sources()
+    }
     sources = [
         source
         for source in prepared.graph.sources()

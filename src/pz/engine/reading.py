@@ -24,10 +24,10 @@ from pz.graph.model import SourceNode
 from pz.graph.watermarks import resolve, value_sql
 from pz.project.model import NullCursor
 from pz.staging.redaction import redact
-from pz.state.binding import check_binding
+from pz.state.binding import check_binding, check_slot
 from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
-from pz.state.sync_state import is_pending, token_store
-from pz.state.watermarks import watermark_store
+from pz.state.kinds import Found, StateFiles, check_kind
+from pz.state.sync_state import is_pending
 from pz.state.windows import SliceBounds, candidate, declared_cursor_type, resolve_slice, resolve_sql_slice
 
 __all__ = ["DatasetSlice", "Reading", "entry_record", "resolve_reading", "slice_from_json"]
@@ -146,17 +146,20 @@ class _Resolver:
         )
 
     def _resolve_all(self, nodes: list[SourceNode]) -> None:
-        state_dir = self._prepared.project.state_dir
-        stored = {**watermark_store(state_dir).read(), **token_store(state_dir).read()}
+        stored = StateFiles.read(self._prepared.project.state_dir)
         for node in nodes:
-            entry = stored.get(node.key)
-            self._seen[node.key] = entry
+            found = stored.of(node.key, self._prepared.plan[node.id].read_shape)
+            self._seen[node.key] = found.own
             try:
-                self._one(node, entry)
+                self._one(node, found)
             except StateError as refused:
                 self._problems.extend(self._at(node, problem) for problem in refused.problems)
 
-    def _one(self, node: SourceNode, entry: Entry | None) -> None:
+    def _one(self, node: SourceNode, found: Found) -> None:
+        shape, entry = self._prepared.plan[node.id].read_shape, found.own
+        if shape is not None and (problem := self._another_kind(node, found, shape)) is not None:
+            self._problems.add(self._at(node, problem))
+            return
         recorded = None if entry is None else entry_record(entry)
         inherited = self._prior.slice_of(node, recorded, entry) if self._prior is not None else None
         if inherited is not None:
@@ -180,8 +183,15 @@ class _Resolver:
             if refusals:
                 return
             self._use(node, used)
-        if self._prepared.plan[node.id].read_shape is ReadShape.INCREMENTAL:
+        if shape is ReadShape.INCREMENTAL:
             self._slices[node.id] = self._slice(node, used)
+
+    def _another_kind(self, node: SourceNode, found: Found, shape: ReadShape) -> Problem | None:
+        """The refusal of state that another way of reading has stored. A full refresh leaves no slot behind unseen either."""
+        here = self._bindings[node.id]
+        if self._full_refresh:
+            return None if found.own is None else check_slot(node.key, found.own, here)
+        return check_kind(node.key, found, shape, here)
 
     def _use(self, node: SourceNode, entry: Entry) -> None:
         self._used[node.key] = entry

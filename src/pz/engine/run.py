@@ -23,7 +23,7 @@ from pathlib import Path
 from pz.connectors.contract import CancelToken
 from pz.engine.advance import advance
 from pz.engine.bindings import bindings_of
-from pz.engine.capture import acknowledge, mark_pending_snapshots
+from pz.engine.capture import acknowledge, mark_pending_snapshots, tell_left_captures
 from pz.engine.context import RunContext
 from pz.engine.dispatch import Dispatcher
 from pz.engine.executor import Executor, completed_event
@@ -80,7 +80,7 @@ def execute(
         write_record(directory.path, record)
         write_plan(prepared.project.state_dir / "target", prepared.plan)
         journal = _Journal(directory, record, bus)
-        journal.begin(prepared, (*prepared.warnings, *healed, *reading.problems))
+        journal.begin(prepared, (*prepared.warnings, *healed, *reading.problems, *tell_left_captures(prepared)))
         with _staging(prepared, directory) as staging:
             context = _context(prepared, record, staging, bus, cancel, reading, prior, probed)
             if prior is not None:

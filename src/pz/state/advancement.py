@@ -20,6 +20,7 @@ from pz.frozen import frozen
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.runs.model import NodeResult, NodeStatus
 from pz.state.entries import Binding, Entry, EntryStore, Token, Value, Watermark
+from pz.state.sync_state import SNAPSHOT_PENDING
 
 __all__ = ["CARRIED_FORWARD", "REUSED", "Decision", "Stored", "Verdict", "decide", "outputs_below", "store"]
 
@@ -38,13 +39,17 @@ class Verdict(StrEnum):
 
 @frozen
 class Decision:
-    """One dataset's verdict. ``reason`` says why it is blocked; ``code`` is set where that is more than a failed node."""
+    """One dataset's verdict. ``reason`` says why it is blocked; ``code`` is set where that is more than a failed node.
+
+    ``delivered``: every output below has everything that was read, also where that offers no new value.
+    """
 
     key: str
     verdict: Verdict
     value: Value | None = None
     reason: str | None = None
     code: Code | None = None
+    delivered: bool = False
 
 
 @frozen
@@ -91,17 +96,32 @@ def _decide_one(
     conflicting: Collection[str],
 ) -> Decision:
     load = results[source.id]
-    if load.status is not NodeStatus.SUCCESS or candidate is None:
+    if load.status is not NodeStatus.SUCCESS:
         return Decision(source.key, Verdict.NOTHING)
+    blocked = _blocked(outputs, results, load, conflicting)
+    if candidate is None:
+        return Decision(source.key, Verdict.NOTHING, delivered=blocked is None)
+    if blocked is not None:
+        return Decision(source.key, Verdict.BLOCKED, candidate, *blocked)
+    return Decision(source.key, Verdict.ADVANCE, candidate, delivered=True)
+
+
+def _blocked(
+    outputs: tuple[SinkNode, ...],
+    results: Mapping[str, NodeResult],
+    load: NodeResult,
+    conflicting: Collection[str],
+) -> tuple[str, Code | None] | None:
+    """Why an output does not have everything that was read, with a code where that is more than a failed node."""
     for sink in outputs:
         reason = _not_committed(sink, results.get(sink.id))
         if reason is not None:
-            return Decision(source.key, Verdict.BLOCKED, candidate, reason)
+            return reason, None
     for sink in outputs:
         reason = _other_slice(sink, results[sink.id], load, conflicting)
         if reason is not None:
-            return Decision(source.key, Verdict.BLOCKED, candidate, reason, Code.PZ0709)
-    return Decision(source.key, Verdict.ADVANCE, candidate)
+            return reason, Code.PZ0709
+    return None
 
 
 def _not_committed(sink: SinkNode, result: NodeResult | None) -> str | None:
@@ -134,27 +154,47 @@ def store(
 
     ``seen`` is what the run read before it began, by key; if that is no longer stored, another run has moved on and this
     one is refused (PZ0520), unless what is stored is the candidate itself. A watermark never moves back, except by
-    a full refresh, which means to start over. All failures are collected in one PZ0527; none is raised.
+    a full refresh, which means to start over; that also replaces what another way of reading the dataset has stored. All
+    failures are collected in one PZ0527; none is raised.
     """
     written: list[str] = []
     unchanged: list[str] = []
     failures: dict[str, Problem] = {}
     for decision in decisions:
-        if decision.verdict is not Verdict.ADVANCE or decision.value is None:
+        key, value = decision.key, decision.value
+        over = full_refresh and decision.delivered and key in seen  # an empty read starts over too
+        if decision.verdict is not Verdict.ADVANCE and not over:
             continue
-        before = seen.get(decision.key)
-        if before is not None and not full_refresh and _would_move_back(before.value, decision.value):
-            unchanged.append(decision.key)
-            continue
-        target = tokens if isinstance(decision.value, Token) else watermarks
-        entry = Entry(decision.value, run_id, bindings.get(decision.key, Binding()))
+        binding, before, changed = bindings.get(key, Binding()), seen.get(key), False
+        stays = before is not None and value is not None and not full_refresh and _would_move_back(before.value, value)
         try:
-            changed = _save(target, decision.key, entry, before)
+            if value is not None and not stays:
+                target = tokens if isinstance(value, Token) else watermarks
+                changed = _save(target, key, Entry(value, run_id, binding), before)
+            (written if changed else unchanged).append(key)
+            _replace_other(key, watermarks, tokens, run_id, token=bool(binding.shape) or isinstance(value, Token))
         except StateError as failure:
-            failures[decision.key] = failure.problems[0]
-        else:
-            (written if changed else unchanged).append(decision.key)
+            failures[key] = failure.problems[0]
     return Stored(tuple(written), tuple(unchanged), _not_stored(failures), failures)
+
+
+def _replace_other(key: str, watermarks: EntryStore, tokens: EntryStore, run_id: str, *, token: bool) -> None:
+    """Remove what another way of reading has stored of a dataset that keeps a ``token`` now, or else a watermark.
+
+    After the own value is durable: a death in between leaves both, of which the own one counts. Of a captured dataset the
+    mark stays that a snapshot would be next, so that the slot which its source still keeps is not lost from sight.
+    """
+    other = (watermarks if token else tokens).raw
+    try:
+        left = other.read().get(key)
+    except StateError:
+        return  # no run can begin until that file is mended
+    if left is None:
+        return
+    if token or left.get("shape") == "feed":
+        other.remove(key, seen=left)
+    elif left.get("token") != SNAPSHOT_PENDING:
+        other.put(key, {**left, "token": SNAPSHOT_PENDING, "runId": run_id}, seen=left)
 
 
 def _save(target: EntryStore, key: str, entry: Entry, before: Entry | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pz.errors import Code, Problem
 from pz.state.entries import Binding, Entry, Watermark
 
-__all__ = ["check_binding"]
+__all__ = ["check_binding", "check_slot"]
 
 _START_OVER = "run with --full-refresh to read everything again"
 _MOVED = (
@@ -40,6 +40,8 @@ def check_binding(
         problems.append(_refusal(f"the state of '{key}' was stored for another source location", _START_OVER))
     if earned.dataset and earned.dataset != here.dataset and not from_state:
         problems.append(_refusal(f"the state of '{key}' was stored when it read another path", _MOVED))
+    if (slot := check_slot(key, stored, here)) is not None:
+        problems.append(slot)
     if isinstance(stored.value, Watermark) and cursor is not None and stored.value.cursor != cursor:
         said = f"the state of '{key}' was stored for cursor '{stored.value.cursor}', not '{cursor}'"
         problems.append(_refusal(said, _START_OVER))
@@ -56,6 +58,22 @@ def check_binding(
             said = f"the target of output '{output}' does not exist, but '{key}' has stored state"
             problems.append(_refusal(said, _NEW_OUTPUT))
     return tuple(problems)
+
+
+def check_slot(key: str, stored: Entry, here: Binding) -> Problem | None:
+    """PZ0705 for a captured dataset that was given another slot: nobody would know of the old one any more.
+
+    Also said to a full refresh, which would overwrite the only trace of it.
+    """
+    earned = stored.binding
+    if not earned.shape or earned.shape != here.shape or earned.slot == here.slot:
+        return None
+    said = f"the state of '{key}' was stored when it was captured from {_slot(earned)}, not from {_slot(here)}"
+    return _refusal(said, f"let go of the old one with `pz cdc drop {key}`; the next run then reads the whole table")
+
+
+def _slot(binding: Binding) -> str:
+    return f"slot '{binding.slot}'" if binding.slot else "the slot of its own name"
 
 
 def _refusal(message: str, hint: str) -> Problem:

@@ -37,17 +37,24 @@ class Token:
 
 Value = Watermark | Token
 
+_TEXTS = ("dataset", "shape", "slot")
+"""Fields of a binding that are left out where they say nothing."""
+
 
 @frozen
 class Binding:
     """Where state is earned: the source's location digest and the digest of each output, by ``connection.entity``.
 
-    ``dataset`` is the digest of where the dataset lies below the location, empty where its name says that.
+    ``dataset`` is the digest of where the dataset lies below the location, empty where its name says that. ``shape`` says
+    which way of reading a token is of (``feed`` or ``cdc``; empty for watermarks, and in entries from before it was kept),
+    ``slot`` what the project named the place where the source keeps what is captured.
     """
 
     location: str = ""
     outputs: Mapping[str, str] = field(default_factory=dict)
     dataset: str = ""
+    shape: str = ""
+    slot: str = ""
 
 
 @frozen
@@ -65,8 +72,8 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
         "location": entry.binding.location,
         "outputs": dict(sorted(entry.binding.outputs.items())),
     }
-    if entry.binding.dataset:
-        where["dataset"] = entry.binding.dataset
+    texts = {name: getattr(entry.binding, name) for name in _TEXTS}
+    where |= {name: text for name, text in texts.items() if text}
     return {**value_to_json(entry.value), "runId": entry.run_id, **where}
 
 
@@ -80,12 +87,12 @@ def value_to_json(value: Value) -> dict[str, Any]:
 def entry_from_json(content: Mapping[str, Any]) -> Entry:
     """The entry that `entry_to_json` made the content of; ValueError when it is none."""
     location, outputs, run_id = content.get("location", ""), content.get("outputs", {}), content.get("runId")
-    dataset = content.get("dataset", "")
-    if not isinstance(location, str) or not isinstance(dataset, str) or not isinstance(outputs, dict):
+    texts = {name: content.get(name, "") for name in _TEXTS}
+    if not all(isinstance(text, str) for text in (location, *texts.values())) or not isinstance(outputs, dict):
         raise ValueError("its binding is malformed")
     if not isinstance(run_id, str):
         raise ValueError("its run is malformed")
-    return Entry(value_from_json(content), run_id, Binding(location, outputs, dataset))
+    return Entry(value_from_json(content), run_id, Binding(location, outputs, **texts))
 
 
 def value_from_json(content: Mapping[str, Any]) -> Value:
