@@ -88,8 +88,8 @@ def results(**changes: NodeStatus | str | None) -> dict[str, NodeResult]:
 CANDIDATES: dict[str, Value] = {"a": mark(10), "b": Token("t"), "c": mark(30)}
 
 
-def advancing(found: dict[str, NodeResult], **kwargs: frozenset[str]) -> set[str]:
-    return {d.key for d in decide(GRAPH, found, CANDIDATES, **kwargs) if d.verdict is Verdict.ADVANCE}
+def advancing(found: dict[str, NodeResult]) -> set[str]:
+    return {d.key for d in decide(GRAPH, found, CANDIDATES) if d.verdict is Verdict.ADVANCE}
 
 
 def test_everything_advances_when_everything_committed() -> None:
@@ -129,11 +129,6 @@ def test_a_carried_output_counts_only_behind_a_reused_load() -> None:
     decision = next(d for d in decide(GRAPH, read_anew, CANDIDATES) if d.key == "crm.b")
     assert decision.code is Code.PZ0709
     assert "read anew" in (decision.reason or "")
-
-
-def test_an_output_that_holds_another_slice_blocks_whatever_was_reused() -> None:
-    found = results(a=REUSED, b=REUSED, s3=CARRIED_FORWARD)
-    assert advancing(found, conflicting=frozenset({"s3"})) == {"crm.c"}
 
 
 RUN = "20260710T120000123Z-ab12"

@@ -12,6 +12,7 @@ from deaths import dying
 from promises import Promise, stored_position
 from pz.engine.locking import hold_locks
 from pz.errors import Code, StateError
+from pz.staging.prior_run import NotReused
 from pz.staging.session import StagingSession
 from pz.testing.reference import distribution_path
 from pz.testing.script import Fault
@@ -120,3 +121,70 @@ def test_a_retry_that_waited_for_a_newer_run_does_not_put_older_rows_over_its(
     assert flow.broken(server, None) is None
     assert pz.open_project(root, environ={}).retry().nothing_to_do
     assert flow.broken(server, None) is None
+
+
+@pytest.mark.parametrize("reusable", [False, True])
+@pytest.mark.parametrize("full_refresh", [False, True])
+@pytest.mark.parametrize("cell", ["feed-append", "incremental-append", "feed-merge"])
+def test_a_retry_loses_nothing_that_came_after_a_commit_that_was_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str, *, full_refresh: bool, reusable: bool
+) -> None:
+    """The dead run's state is stored first; a retry that reads anew then finds other rows than that run had delivered."""
+    root = tmp_path / "project"
+    (flow,) = flows(root, cell)
+    server = Server(root / "far")
+    opened = pz.open_project(root, environ={})
+    flow.attempt(None, full_refresh=False, retry=False, since=flow.clock, times=1)
+    assert opened.run(everything=True).exit_code == 0
+    flow.mutate(server, 3, [], [], 200)
+    stored = stored_position(root, flow.key)
+    flow.attempt(stored, full_refresh=full_refresh, retry=False, since=flow.clock, times=1)
+    since = flow.clock
+    with dying(root, lambda point, nth, total: (point, nth) == ("sink_commit.after", 1)) as died:
+        opened.run(everything=True, full_refresh=full_refresh)
+    assert died
+    assert stored_position(root, flow.key) == stored
+    flow.mutate(server, 2, [0], [], 300)
+    flow.attempt(stored, full_refresh=full_refresh, retry=True, since=since, times=1)
+    if not reusable:
+        monkeypatch.setattr("pz.engine.prior.reuse_node", lambda *_: NotReused("it is gone"))
+    assert opened.retry().exit_code == 0
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(distribution_path()))
+    flow.succeeded(since, "chain")
+    assert flow.broken(server, stored_position(root, flow.key)) is None
+    since = flow.clock
+    flow.attempt(stored_position(root, flow.key), full_refresh=False, retry=False, since=since, times=1)
+    assert opened.run(everything=True).exit_code == 0
+    flow.succeeded(since, "next")
+    assert flow.broken(server, stored_position(root, flow.key)) is None
+
+
+@pytest.mark.parametrize("cell", ["feed-append", "incremental-append"])
+def test_a_retry_that_died_does_not_lend_its_newer_load_to_an_older_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str
+) -> None:
+    """It had read anew and then found that the run before it had committed: what it read is not what was delivered."""
+    root = tmp_path / "project"
+    (flow,) = flows(root, cell)
+    server = Server(root / "far")
+    opened = pz.open_project(root, environ={})
+    flow.attempt(None, full_refresh=False, retry=False, since=flow.clock, times=1)
+    with dying(root, lambda point, nth, total: (point, nth) == ("sink_commit.after", 1)) as died:
+        opened.run(everything=True)
+    assert died
+    flow.mutate(server, 2, [0], [], 300)
+    flow.attempt(None, full_refresh=False, retry=True, since=0, times=1)
+    monkeypatch.setattr("pz.engine.prior.reuse_node", lambda *_: NotReused("it is gone"))
+    with dying(root, lambda point, nth, total: (point, nth) == ("record_attempt.after", 2)) as died:
+        opened.retry()
+    assert died
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(distribution_path()))
+    assert opened.retry().exit_code == 0
+    assert flow.broken(server, stored_position(root, flow.key)) is None
+    since = flow.clock
+    flow.attempt(stored_position(root, flow.key), full_refresh=False, retry=False, since=since, times=1)
+    assert opened.run(everything=True).exit_code == 0
+    flow.succeeded(since, "next")
+    assert flow.broken(server, stored_position(root, flow.key)) is None

@@ -46,7 +46,7 @@ def advance(
         done = {entry.node_id: entry for entry in Ledger(cursor).nodes_done()}
     by_id = {result.id: result for result in results}
     candidates = candidates_of(context.graph, done)
-    decisions = decide(context.graph, by_id, candidates, conflicting=frozenset(context.conflicting))
+    decisions = decide(context.graph, by_id, candidates)
     bindings = bindings_of(context.project, context.graph, context.registry)
     return store_decisions(
         context.project.state_dir,

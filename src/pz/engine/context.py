@@ -64,7 +64,6 @@ class RunContext:
     prior: PriorRun | None = None
     pacers: dict[str, Pacer] = field(default_factory=dict)
     noticed: set[str] = field(default_factory=set)
-    conflicting: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from pz.errors import StateError
 from pz.frozen import frozen
-from pz.graph.model import NodeKind
+from pz.graph.model import NodeKind, SinkNode
 from pz.runs.history import RunEntry
-from pz.runs.model import NodeResult, NodeStatus, RunRecord
+from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord
 from pz.staging.meta import AttemptState, Ledger, NodeDone, SinkAttempt
 from pz.staging.session import StagingSession
+from pz.state.advancement import CARRIED_FORWARD
 
-__all__ = ["Evidence", "evidence_of"]
+__all__ = ["Evidence", "evidence_of", "success_of"]
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +42,14 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
     if entry.record is None:
         return None
     done: dict[str, NodeDone] = {}
-    committed: set[str] = set()
+    committed: dict[str, SinkAttempt] = {}
     doubtful: tuple[SinkAttempt, ...] = ()
     try:
         with StagingSession.open_read_only(entry.path) as session, session.cursor() as cursor:
             ledger = Ledger(cursor)
             done = {found.node_id: found for found in ledger.nodes_done()}
             attempts = ledger.attempts()
-            committed = {found.node_id for found in attempts if found.state is AttemptState.COMMITTED}
+            committed = {found.node_id: found for found in attempts if found.state is AttemptState.COMMITTED}
             doubtful = tuple(found for found in attempts if found.state in _DOUBTFUL)
     except StateError as unusable:
         log.info("staging of run %s cannot be used: %s", entry.run_id, unusable.code)
@@ -58,5 +59,15 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
         known = results.get(node.id)
         if proven and (known is None or known.status is not NodeStatus.SUCCESS):
             rows = done[node.id].rows if node.id in done else 0
-            results[node.id] = NodeResult(node.id, node.kind, node.name, NodeStatus.SUCCESS, rows)
+            results[node.id] = success_of(node, entry.run_id, committed.get(node.id), rows)
     return Evidence(entry.record, results, done, doubtful)
+
+
+def success_of(node: RecordedNode | SinkNode, run_id: str, attempt: SinkAttempt | None, rows: int = 0) -> NodeResult:
+    """The result of a node of a run that only its ledger, or the destination, tells.
+
+    An output is carried forward where an earlier run of the chain had committed it: this run may have read other rows.
+    """
+    earlier = attempt is not None and attempt.run_id != run_id
+    provenance = CARRIED_FORWARD if earlier else None
+    return NodeResult(node.id, node.kind, node.name, NodeStatus.SUCCESS, rows, provenance=provenance)

@@ -14,7 +14,7 @@ from pz.connectors.contract import CancelToken, Settlement
 from pz.engine.advance import candidates_of, store_decisions
 from pz.engine.bindings import bindings_of
 from pz.engine.doubt import settlement
-from pz.engine.evidence import Evidence, evidence_of
+from pz.engine.evidence import Evidence, evidence_of, success_of
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
@@ -111,7 +111,7 @@ def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[Sour
         if sink is None or (known is not None and known.status is NodeStatus.SUCCESS):
             continue
         if _committed(prepared, sink, attempt, evidence.record):
-            results[sink.id] = NodeResult(sink.id, sink.kind, sink.name, NodeStatus.SUCCESS, 0)
+            results[sink.id] = success_of(sink, evidence.record.run_id, attempt)
     return results
 
 

@@ -37,7 +37,7 @@ from pz.staging.prior_run import (
     reuse_partitions,
 )
 from pz.state.advancement import CARRIED_FORWARD, REUSED
-from pz.state.entries import Entry
+from pz.state.entries import Entry, Token
 
 if TYPE_CHECKING:
     from pz.engine.context import NodeContext, RunContext
@@ -152,13 +152,13 @@ class PriorRun:
         return Inherited(mine.probes.get(node.key), used)
 
     def _made_by_chain(self, node: SourceNode, stored: Mapping[str, Any] | None) -> bool:
+        """Whether the stored state is what the chain's newest finished load offered: its outputs had committed."""
         done = next((e.done[node.id] for e in self.evidence if node.id in e.done), None)
-        return (
-            stored is not None
-            and done is not None
-            and done.candidate is not None
-            and stored.get("value") == done.candidate
-        )
+        if stored is None or done is None:
+            return False
+        if done.token is not None:
+            return stored.get("tokenDigest") == Token(done.token).digest
+        return done.candidate is not None and stored.get("value") == done.candidate
 
     def inherit(self, context: RunContext, add: Callable[[tuple[NodeResult, ...]], None]) -> None:
         """Copy the chain's attempts and deliveries into this run's ledger; record what is carried forward."""

@@ -5,7 +5,6 @@ Resolved under the run's locks and before the first row; written to ``run.json``
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
@@ -277,7 +276,8 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     """An entry as ``run.json`` keeps it: a token only as a digest, because run records are for everybody's eyes."""
     content = entry_to_json(entry)
     if isinstance(entry.value, Token):
-        content["tokenDigest"] = hashlib.sha256(content.pop("token").encode()).hexdigest()
+        del content["token"]
+        content["tokenDigest"] = entry.value.digest
     return content
 
 

@@ -10,7 +10,7 @@ if this run's load is that run's: a load that was read anew may differ from what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
@@ -72,17 +72,14 @@ def decide(
     graph: Graph,
     results: Mapping[str, NodeResult],
     candidates: Mapping[str, Value],
-    *,
-    conflicting: Collection[str] = (),
 ) -> tuple[Decision, ...]:
     """Decide for every dataset whose load is among the results.
 
     ``results`` and ``candidates`` are by node id; a load that offers nothing (an empty read, a caught-up window, no
-    fresh token) has no candidate. ``conflicting`` are outputs whose mark at the destination shows that something else
-    was delivered earlier in this chain than was read now: they block all datasets above, whatever was reused.
+    fresh token) has no candidate.
     """
     return tuple(
-        _decide_one(source, outputs_below(graph, source), results, candidates.get(source.id), conflicting)
+        _decide_one(source, outputs_below(graph, source), results, candidates.get(source.id))
         for source in graph.sources()
         if source.id in results
     )
@@ -93,12 +90,11 @@ def _decide_one(
     outputs: tuple[SinkNode, ...],
     results: Mapping[str, NodeResult],
     candidate: Value | None,
-    conflicting: Collection[str],
 ) -> Decision:
     load = results[source.id]
     if load.status is not NodeStatus.SUCCESS:
         return Decision(source.key, Verdict.NOTHING)
-    blocked = _blocked(outputs, results, load, conflicting)
+    blocked = _blocked(outputs, results, load)
     if candidate is None:
         return Decision(source.key, Verdict.NOTHING, delivered=blocked is None)
     if blocked is not None:
@@ -110,7 +106,6 @@ def _blocked(
     outputs: tuple[SinkNode, ...],
     results: Mapping[str, NodeResult],
     load: NodeResult,
-    conflicting: Collection[str],
 ) -> tuple[str, Code | None] | None:
     """Why an output does not have everything that was read, with a code where that is more than a failed node."""
     for sink in outputs:
@@ -118,7 +113,7 @@ def _blocked(
         if reason is not None:
             return reason, None
     for sink in outputs:
-        reason = _other_slice(sink, results[sink.id], load, conflicting)
+        reason = _other_slice(sink, results[sink.id], load)
         if reason is not None:
             return reason, Code.PZ0709
     return None
@@ -132,9 +127,7 @@ def _not_committed(sink: SinkNode, result: NodeResult | None) -> str | None:
     return None
 
 
-def _other_slice(sink: SinkNode, result: NodeResult, load: NodeResult, conflicting: Collection[str]) -> str | None:
-    if sink.id in conflicting:
-        return f"output '{sink.name}' holds something else from an earlier attempt than what was read now"
+def _other_slice(sink: SinkNode, result: NodeResult, load: NodeResult) -> str | None:
     if result.provenance == CARRIED_FORWARD and load.provenance != REUSED:
         return f"output '{sink.name}' was carried forward, but the dataset was read anew"
     return None

@@ -6,6 +6,7 @@ digests of the outputs that had everything up to the value when it was stored.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -33,6 +34,11 @@ class Token:
     """What a source wants to be handed next time. Opaque, and never shown."""
 
     token: str = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """What may be shown and compared in its place."""
+        return hashlib.sha256(self.token.encode()).hexdigest()
 
 
 Value = Watermark | Token

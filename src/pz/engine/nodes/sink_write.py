@@ -45,6 +45,7 @@ from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.fingerprint import Fingerprint, describe, drain_sql, fingerprint
 from pz.staging.meta import AttemptState
 from pz.staging.results import first_row
+from pz.state.advancement import CARRIED_FORWARD
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,8 +134,9 @@ class _Delivery:
         deletes = self._deletes_relation()
         content = self._fingerprint() if self.feed is None else None
         self.output = replace(self.output, slice=self._slice(content))
-        if self._already_there():
-            return Outcome(self._count())
+        found = self._already_there()
+        if found is not None:
+            return found
         doubtful = self.ledger.in_doubt(self.books)
         self.ordinal = self.ledger.begin_attempt(
             self.books, marker=self.output.slice.mark if self.output.slice is not None else None
@@ -168,8 +170,12 @@ class _Delivery:
         record = self.context.run.record
         return Slice(record.project, record.origin, self.node.id, what)
 
-    def _already_there(self) -> bool:
-        """Whether an earlier attempt whose outcome was unknown is found to have committed."""
+    def _already_there(self) -> Outcome | None:
+        """What stands at the destination, if an earlier attempt whose outcome was unknown is found to have committed.
+
+        Unless its mark shows that it wrote these very rows, it counts as carried forward: what was read anew since then
+        may be more, so state moves only if the loads are those that it had.
+        """
         for run, ordinal in self.ledger.in_doubt(self.books):
             mark = self.ledger.marker(self.books, run, ordinal)
             found = settlement(self.sink, self.output, self.context.run.record.project, run, ordinal, mark)
@@ -179,7 +185,8 @@ class _Delivery:
                 self.context.run.note(
                     f"output '{self.node.name}': an earlier attempt had committed; nothing is sent again"
                 )
-                return True
+                same = self.output.slice is not None and mark == self.output.slice.mark
+                return Outcome(self._count(), {} if same else {"provenance": CARRIED_FORWARD})
             if found is Settlement.UNKNOWN and self.node.write.strategy is WriteStrategy.APPEND:
                 self.context.run.note(
                     f"output '{self.node.name}': whether an earlier attempt committed cannot be told; "
@@ -187,7 +194,7 @@ class _Delivery:
                     severity="warning",
                     code=Code.PZ0704,
                 )
-        return False
+        return None
 
     def _deletes_relation(self) -> str | None:
         """The deletes to apply, for a cdc-fed merge that asks for it. Raises NodeError PZ0340 when keys are unusable."""
