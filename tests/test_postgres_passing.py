@@ -21,6 +21,7 @@ from pz.connectors.postgres.sink import PostgresSink
 from pz.durable import Step
 from pz.engine.context import NodeContext
 from pz.engine.nodes import copy_through
+from pz.errors import PermanentError
 from pz.plan.model import Way
 from pz.staging.session import StagingSession
 from pz.testing.faults import run_fresh
@@ -209,10 +210,27 @@ def pass_on(database: Database, out: OutputSpec, columns: tuple[str, ...] | None
 # What cannot pass to the same type: known to its server alone, or its number hangs on the server's settings.
 NOT_THE_SAME = {
     *("citext", "money", "xml", "int4range", "tstzrange", "int4multirange", "tsvector", "pg_lsn", "jsonpath"),
-    *("mood", "pair", "hstore", "mood[]", "int2vector", '"char"'),
+    *("mood", "pair", "hstore", "mood[]", "int2vector", '"char"', '"char"[]', "xml[]", "shade", "shade[]"),
 }
 # What cannot pass to the type that pz creates for it: digits may be lost, or the source would have to build the array anew.
-NOT_CREATED = {"money", "numeric", "numeric[]", "mood[]", "jsonb[]"}
+NOT_CREATED = {
+    *(
+        "money",
+        "numeric",
+        "numeric[]",
+        "mood[]",
+        "jsonb[]",
+        "json[]",
+        "inet[]",
+        "cidr[]",
+        "char(3)[]",
+        "varchar(3)[]",
+        "name[]",
+    ),
+    *('"char"[]', "oid[]", "money[]", "interval[]", "box[]", "xml[]", "shade[]"),
+}
+NOT_WRITTEN = {"oid[]", "money[]", "interval[]"}
+"""Arrays whose elements are read as text, which does not fit into the same type."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.ddl)
@@ -224,6 +242,10 @@ def test_every_type_passes_unchanged_or_goes_as_batches(database: Database, case
     with database.connect() as connection:
         for k, value in enumerate([*case.values, None]):
             connection.execute(f"INSERT INTO t VALUES (%s, %s::text::{case.ddl})", [k, value])
+    if made == "the same" and case.ddl in NOT_WRITTEN:
+        with pytest.raises(PermanentError, match="what is written"):
+            pass_on(database, output("back", APPEND))
+        return
     if case.ddl in (NOT_CREATED if made == "created" else NOT_THE_SAME):
         with pytest.raises(NotCopied, match='"v"'):
             pass_on(database, output("back", APPEND))
