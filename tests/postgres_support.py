@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,9 @@ def marked(
         slice=Slice("shop", origin, node, content),
         attempt=WriteAttempt(node, run, ordinal, origin),
     )
+
+
+SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
 
 
 class Relation:
@@ -140,6 +145,26 @@ def read(
         assert all(batch.schema == pa.schema([announced.field(n) for n in batch.schema.names]) for batch in batches)
         return pa.Table.from_batches(batches)
     return announced.empty_table()
+
+
+@contextmanager
+def cancelled_when_busy(database: Database, cancel: CancelToken) -> Iterator[None]:
+    """Cancel from another thread as soon as a statement sleeps on the server."""
+
+    def watch() -> None:
+        with database.connect() as connection:
+            while not over.is_set() and not connection.execute(SLEEPING).fetchone():
+                over.wait(0.02)  # until the other thread is where it is to be
+        cancel.cancel()
+
+    over = threading.Event()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def scan(source: PostgresSource, data: DatasetSpec, hints: ReadHints | None = None) -> pa.Table | None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from postgres_server import Database
-from postgres_support import as_text, dataset, read, source_of
-from pz.connectors.contract import Bound, ReadHints
+from postgres_support import as_text, cancelled_when_busy, dataset, read, source_of
+from pz.connectors.contract import Bound, CancelToken, ReadHints
 from pz.connectors.postgres import few
 from pz.connectors.postgres.few import FewRows
 from pz.connectors.postgres.partitions import WholePartition
-from pz.errors import Code, PermanentError
+from pz.errors import Cancelled, Code, PermanentError
 from running import run
 from test_postgres_types import CASES, DECLARED, Case, Declared, declared_table
 from test_run_postgres import demo
@@ -127,6 +127,37 @@ def test_a_value_that_does_not_fit_is_refused_without_being_shown(database: Data
     assert caught.value.code is Code.PZ0740
     assert "'v'" in caught.value.message
     assert value not in f"{caught.value.message} {caught.value.hint}"
+
+
+def slow(database: Database, seconds: int) -> None:
+    """A table of one row whose read takes this long, which the server does not expect."""
+    database.run(
+        "CREATE TYPE shade AS ENUM ('dark')",
+        "CREATE FUNCTION words(shade) RETURNS text COST 1 LANGUAGE plpgsql "
+        f"AS $$ BEGIN PERFORM pg_sleep({seconds}); RETURN 'x'; END $$",
+        "CREATE CAST (shade AS text) WITH FUNCTION words(shade)",
+        "CREATE TABLE t (k int NOT NULL, v shade)",
+        "INSERT INTO t VALUES (1, 'dark')",
+    )
+
+
+def test_a_few_rows_may_take_longer_than_a_look_at_the_catalogue(database: Database) -> None:
+    slow(database, 2)
+    source = source_of(database, command_timeout_seconds=1)
+    data = dataset(cursor="k", lower=ALL)
+    [part] = source.plan_read(data, ReadHints())
+    assert isinstance(part, FewRows)
+    assert as_text(read(source, data, partitions=[part])) == [("1", "x")]
+    source.close()
+
+
+def test_a_cancelled_run_ends_the_read_of_a_few_rows(database: Database) -> None:
+    slow(database, 600)
+    source, cancel = source_of(database), CancelToken()
+    source.use_cancel(cancel)
+    with cancelled_when_busy(database, cancel), pytest.raises(Cancelled):
+        list(source.plan_read(dataset(cursor="k", lower=ALL), ReadHints()))
+    source.close()
 
 
 def imported_by_a_run(root: Path) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postgres_server import Database
-from postgres_support import as_text, dataset, read, source_of
+from postgres_support import as_text, cancelled_when_busy, dataset, read, source_of
 from pz.connectors.contract import BatchOptions, Bound, CancelToken, Column, ReadHints
 from pz.connectors.postgres.faults import translate
 from pz.connectors.postgres.partitions import KeyRange, PostgresPartition
@@ -362,6 +363,23 @@ def test_a_cancelled_read_stops(database: Database) -> None:
     with pytest.raises(Cancelled):
         list(part.read(BatchOptions(), later))
     timer.join()
+
+
+@pytest.mark.parametrize("how", ["probe", "plan"])
+def test_a_cancelled_run_ends_the_statement_of_a_probe_and_of_a_plan(database: Database, how: str) -> None:
+    query = "SELECT k FROM generate_series(1, 9) k, pg_sleep(600) s"
+    source, cancel = source_of(database), CancelToken()
+    source.use_cancel(cancel)
+    cut = dataset(options={"query": query, "partition_column": "k", "partitions": 2})
+    act: Callable[[], object] = {
+        "probe": lambda: source.probe(dataset(options={"query": query}, cursor="k")),
+        "plan": lambda: source.plan_read(cut, ReadHints()),
+    }[how]
+    with cancelled_when_busy(database, cancel), pytest.raises(Cancelled):
+        act()
+    source.close()
+    with pytest.raises(Cancelled):
+        source.probe(dataset(options={"query": query}, cursor="k"))
 
 
 def test_the_errors_of_a_read_are_told_apart_and_show_no_value(database: Database) -> None:

@@ -12,10 +12,11 @@ import pytest
 import pz
 from postgres_proxy import Proxy, Verdict, commits_a_load
 from postgres_server import Database
-from postgres_support import rows_of
+from postgres_support import cancelled_when_busy, rows_of
+from pz.cli.failures import ExitCode, explain
 from pz.durable import Step
 from pz.engine.result import RunResult
-from pz.errors import ProjectError
+from pz.errors import Cancelled, ProjectError
 from pz.testing.faults import run_fresh
 from pz.testing.reference import distribution_path
 from pz.testing.server import Server
@@ -61,6 +62,25 @@ def state(root: Path, name: str = "watermarks") -> dict[str, Any]:
 def proxy(database: Database) -> Iterator[Proxy]:
     with Proxy(database) as running:
         yield running
+
+
+# --- the end of a probe
+
+
+def test_a_run_that_is_cancelled_while_it_probes_moves_nothing_and_ends_as_cancelled(
+    tmp_path: Path, database: Database
+) -> None:
+    query = "SELECT k FROM generate_series(1, 9) k, pg_sleep(600) s"
+    entities = {"t": {"read": {"query": query, "sync": {"mode": "incremental", "cursor": "k"}}}}
+    sql = "INSERT INTO {{ sink('pg', 'copy', strategy: 'merge', keys: ['k']) }} SELECT * FROM {{ source('pg', 't') }}"
+    opened, stop = demo(tmp_path, database.options, sql, entities=entities), pz.CancelToken()
+    with cancelled_when_busy(database, stop), pytest.raises(Cancelled) as caught:
+        run(opened, cancel=stop)
+    assert explain(caught.value)[1] is ExitCode.FATAL
+    assert database.rows("SELECT to_regclass('copy')") == [(None,)]
+    assert database.rows(
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pz' AND state = 'active'"
+    ) == [(0,)]
 
 
 # --- in and out

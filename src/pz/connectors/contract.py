@@ -1024,9 +1024,9 @@ class SpoolsToDisk(Protocol):
 
 @runtime_checkable
 class Cancellable(Protocol):
-    """A sink whose calls may wait for long. Called once, right after opening, wherever there is a run.
+    """A source or sink whose calls may wait for long. Called once, right after opening, wherever there is a run.
 
-    A read hears of it by the token of `Partition.read`.
+    Also for its probe. A read hears of it by the token of `Partition.read`.
     """
 
     def use_cancel(self, cancel: CancelToken) -> None:

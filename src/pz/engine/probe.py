@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pz.connectors.contract import ProbingSink, ProbingSource, SourceProbe
+from pz.connectors.contract import Cancellable, CancelToken, ProbingSink, ProbingSource, SourceProbe
 from pz.connectors.localpath import os_refusals
 from pz.engine.prepare import Prepared
 from pz.errors import Code, ConnectorError, Problem, Problems
@@ -31,8 +31,13 @@ class Probed:
     to_create: frozenset[str]
 
 
-def probe(prepared: Prepared) -> Probed:
-    """Ask every source and sink of the execution set that can be asked. Raises ProjectError with all refusals."""
+def probe(prepared: Prepared, cancel: CancelToken) -> Probed:
+    """Ask every source and sink of the execution set that can be asked.
+
+    Raises:
+        ProjectError: with all refusals.
+        Cancelled: a call was told to stop, and obeyed; whatever refused before does not count then.
+    """
     problems = Problems()
     sources: dict[str, SourceProbe] = {}
     missing: set[str] = set()
@@ -40,10 +45,10 @@ def probe(prepared: Prepared) -> Probed:
         try:
             with os_refusals():
                 if isinstance(node, SourceNode):
-                    found = _source(prepared, node)
+                    found = _source(prepared, node, cancel)
                     if found is not None:
                         sources[node.id] = found
-                elif isinstance(node, SinkNode) and _target_missing(prepared, node):
+                elif isinstance(node, SinkNode) and _target_missing(prepared, node, cancel):
                     missing.add(node.name)
         except ConnectorError as failure:
             problems.add(_refusal(node, failure))
@@ -53,7 +58,7 @@ def probe(prepared: Prepared) -> Probed:
 
 def probe_plan(prepared: Prepared) -> Plan:
     """The plan with what the probe knows: rows per source, staging disk."""
-    found = probe(prepared)
+    found = probe(prepared, CancelToken())
     nodes = tuple(_annotated(planned, found.sources.get(planned.node_id)) for planned in prepared.plan.nodes)
     sizes = [answer.bytes for answer in found.sources.values() if answer.bytes is not None]
     disk = STAGING_FACTOR * sum(sizes) if sizes else None
@@ -72,15 +77,19 @@ def _annotated(planned: PlannedNode, answer: SourceProbe | None) -> PlannedNode:
     return replace(planned, reason=reason, partitions=answer.partitions or planned.partitions)
 
 
-def _source(prepared: Prepared, node: SourceNode) -> SourceProbe | None:
+def _source(prepared: Prepared, node: SourceNode, cancel: CancelToken) -> SourceProbe | None:
     with prepared.connections.source(node.connection) as source:
         if not isinstance(source, ProbingSource):
             return None
+        if isinstance(source, Cancellable):
+            source.use_cancel(cancel)
         return source.probe(dataset_spec(node, prepared.plan[node.id].read_shape))
 
 
-def _target_missing(prepared: Prepared, node: SinkNode) -> bool:
+def _target_missing(prepared: Prepared, node: SinkNode, cancel: CancelToken) -> bool:
     with prepared.connections.sink(node.connection) as sink:
+        if isinstance(sink, Cancellable):
+            sink.use_cancel(cancel)
         return isinstance(sink, ProbingSink) and not sink.probe_output(output_spec(node)).exists
 
 

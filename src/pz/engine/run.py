@@ -71,7 +71,7 @@ def execute(
             healed += heal_finished(prepared, directory.run_id, chain, prior.held)
         started = now()
         bindings = bindings_of(prepared.project, prepared.graph, prepared.registry)
-        probed = probe(prepared)
+        probed = probe(prepared, cancel)
         began = prior.origin_started_at if prior else started
         origin = prior.record.origin if prior else directory.run_id
         reading = resolve_reading(prepared, request, began, prior, bindings, probed, origin)

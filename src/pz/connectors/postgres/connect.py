@@ -7,8 +7,9 @@ replication); ADBC carries rows out of a table as Arrow.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from pz.connectors.contract import CancelToken, ConnectionSpec
 
-__all__ = ["PINNED", "Server", "connection_faults", "ended_by"]
+__all__ = ["NO_LIMIT", "PINNED", "Server", "connection_faults", "ended_by"]
 
 # The driver warns of what goes wrong while it closes a broken COPY, in the server's words, which may quote a row. Without a
 # handler Python prints that to the console.
@@ -46,6 +47,12 @@ PINNED: Mapping[str, str] = {
     "statement_timeout": "0",
 }
 """Set on every session, whatever the server, the database or the role has as default: text forms must not vary."""
+
+NO_LIMIT = "SET statement_timeout TO '0'"
+"""For what may take as long as it takes, on a connection that began with a look at the catalogue."""
+
+AGAIN = 0.5
+"""Seconds between two requests to cancel."""
 
 _LIMITS = ("idle_in_transaction_session_timeout", "idle_session_timeout", "statement_timeout", "lock_timeout")
 
@@ -229,8 +236,10 @@ class Server:
 
 @contextmanager
 def ended_by(cancel: CancelToken, connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Let ``cancel`` end what waits for the server in the block. Raises `Cancelled` then."""
-    forget = cancel.on_cancel(connection.cancel)
+    """Let ``cancel`` end what waits for the server in the block, whichever statement that is. Raises `Cancelled` then."""
+    cancel.raise_if_set()
+    interrupter = _Interrupter(connection)
+    forget = cancel.on_cancel(interrupter.start)
     try:
         yield
     except Exception:  # a cancelled statement fails in the server's words; then the cancellation is the reason
@@ -238,6 +247,33 @@ def ended_by(cancel: CancelToken, connection: psycopg.Connection[Any]) -> Iterat
         raise
     finally:
         forget()
+        interrupter.end()
+
+
+class _Interrupter:
+    """Cancels whatever statement runs, from a thread of its own, until it is told to end: the server forgets a request that
+    comes between two statements.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        """Whoever cancels does not wait for a server."""
+        threading.Thread(target=self._insist, name="pz-postgres-cancel", daemon=True).start()
+
+    def end(self) -> None:
+        """Not any more."""
+        self._over.set()
+
+    def _insist(self) -> None:
+        import psycopg
+
+        while not self._over.is_set():
+            with suppress(psycopg.Error):  # a server that is gone runs nothing
+                self._connection.cancel()
+            self._over.wait(AGAIN)
 
 
 @contextmanager

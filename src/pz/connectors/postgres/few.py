@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken
+from pz.connectors.postgres.connect import NO_LIMIT
 from pz.connectors.postgres.copied import messages
 from pz.connectors.postgres.partitions import Read
 from pz.connectors.postgres.texts import TextColumn, TextReader
@@ -48,7 +49,7 @@ class FewRows:
 
 
 def few_rows(connection: psycopg.Connection[Any], read: Read) -> FewRows | None:
-    """The rows above a stored cursor, where they are few; None for any other read.
+    """The rows above a stored cursor, where they are few; None for any other read. Takes as long as it takes.
 
     Raises:
         PermanentError: PZ0740 for a value that its column cannot hold, as from every other read.
@@ -60,6 +61,7 @@ def few_rows(connection: psycopg.Connection[Any], read: Read) -> FewRows | None:
     selected = ", ".join(column.read.selected for column in columns)
     where = " AND ".join(read.conditions()) or "true"
     statement = f"SELECT {selected} FROM {read.relation.source} WHERE {where}"
+    connection.execute(NO_LIMIT)
     if not _promising(connection, statement):
         return None
     rows = _fetched(connection, statement)

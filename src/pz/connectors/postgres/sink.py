@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import (
     AbortSemantics,
+    CancelToken,
     Column,
     NativeCopy,
     OnDelete,
@@ -19,7 +20,7 @@ from pz.connectors.contract import (
 )
 from pz.connectors.postgres import marks, swap
 from pz.connectors.postgres.catalog import Name, Table
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import translated
@@ -73,6 +74,11 @@ class PostgresSink:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._cancel = CancelToken()
+
+    def use_cancel(self, cancel: CancelToken) -> None:
+        """See `Cancellable`: ends the statements of a probe."""
+        self._cancel = cancel
 
     @property
     def abort_semantics(self) -> AbortSemantics:
@@ -95,7 +101,11 @@ class PostgresSink:
     def probe_output(self, output: OutputSpec) -> OutputProbe:
         """See `ProbingSink`: existence, kind, keys, privileges, and what the replace method needs."""
         name = Name.of(output.entity)
-        with translated(f"target {name}"), self._server.control() as connection:
+        with (
+            translated(f"target {name}"),
+            self._server.control() as connection,
+            ended_by(self._cancel, connection),
+        ):
             _require_primary(connection, name)
             table = check_target(connection, output)
             if table is None:

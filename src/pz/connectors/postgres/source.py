@@ -20,7 +20,7 @@ from pz.connectors.contract import (
     SourceProbe,
 )
 from pz.connectors.postgres.capture import Capture, CapturePartition, capturable, refuse_options
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import NO_LIMIT, Server, ended_by
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.few import few_rows
 from pz.connectors.postgres.partitions import (
@@ -85,9 +85,6 @@ DATASET_SCHEMA: Mapping[str, Any] = {
     },
 }
 
-NO_LIMIT = "SET statement_timeout TO '0'"
-"""For what may take as long as it takes, on a connection that began with a look at the catalogue."""
-
 VALUES_THAT_DO_NOT_FIT = """
 SELECT {columns} FROM {source}
 """
@@ -105,6 +102,11 @@ class PostgresSource:
         self._snapshot = SharedSnapshot(server)
         self._relations: dict[str, Relation] = {}
         self._lock = threading.Lock()
+        self._cancel = CancelToken()
+
+    def use_cancel(self, cancel: CancelToken) -> None:
+        """See `Cancellable`: ends the statements of a probe and of planning."""
+        self._cancel = cancel
 
     def schema(self, dataset: DatasetSpec) -> pa.Schema:
         """See `Source`. A pruned read carries fewer columns."""
@@ -154,12 +156,16 @@ class PostgresSource:
         shared = self._shared(dataset, hints)
         count = int(dataset.options.get("partitions") or proposed_count(shared.relation))
         generation = "" if self._outlives(dataset, shared.relation, str(column)) else self._snapshot.name
-        with translated(shared.relation.subject):
+        with translated(shared.relation.subject), ended_by(self._cancel, self._snapshot.connection):
             ranges = plan_ranges(shared, str(column), count, generation)
         return [PostgresPartition(shared, found) for found in ranges]
 
     def _whole(self, dataset: DatasetSpec, hints: ReadHints) -> Partition:
-        with translated(f"'{dataset.entity}'"), self._server.control() as connection:
+        with (
+            translated(f"'{dataset.entity}'"),
+            self._server.control() as connection,
+            ended_by(self._cancel, connection),
+        ):
             shared = Read(self._server, self._relation(dataset, connection), dataset, hints, self._snapshot)
             with translated(shared.relation.subject):
                 return few_rows(connection, shared) or WholePartition(shared)
@@ -181,7 +187,11 @@ class PostgresSource:
         """See `ProbingSource`: types, size, highest cursor, rows without one."""
         if dataset.options.get("partitions") is not None and dataset.options.get("partition_column") is None:
             raise PermanentError(f"'{dataset.entity}': partitions needs partition_column", code=Code.PZ0334)
-        with translated(f"'{dataset.entity}'"), self._server.control() as connection:
+        with (
+            translated(f"'{dataset.entity}'"),
+            self._server.control() as connection,
+            ended_by(self._cancel, connection),
+        ):
             relation = self._relation(dataset, connection)
             connection.execute(NO_LIMIT)
             with translated(relation.subject):
@@ -238,6 +248,7 @@ class PostgresSource:
                 with (
                     translated(f"'{dataset.entity}'"),
                     nullcontext(connection) if connection else self._server.control() as one,
+                    nullcontext() if connection else ended_by(self._cancel, one),
                 ):
                     found = resolve(one, dataset)
                     self._relations[key] = capturable(found) if dataset.change_capture else found
