@@ -294,8 +294,8 @@ def main() -> None:
     """Run a server in the foreground until it is interrupted."""
     server = PostgresServer.create(port=int(os.environ.get("PORT", "0")) or None, durable=True)
     assert server.process is not None
-    print(f"host=127.0.0.1 port={server.port} user={SUPERUSER} password='{PASSWORD}' dbname=postgres")
-    print(f"data, socket and log lie in {server.folder}; stop with Ctrl-C")
+    print(f"host=127.0.0.1 port={server.port} user={SUPERUSER} password='{PASSWORD}' dbname=postgres", flush=True)
+    print(f"data, socket and log lie in {server.folder}; stop with Ctrl-C", flush=True)
     try:
         signal.sigwait({signal.SIGINT, signal.SIGTERM})
     finally:

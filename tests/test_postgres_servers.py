@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import trustme
 
 from postgres_server import Database, PostgresServer, binaries
-from postgres_support import APPEND, MERGE, Relation, dataset, output, read, rows_of, scan, sink_of, source_of, write
-from pz.connectors.contract import ConnectionSpec, ReadHints
+from postgres_support import (
+    APPEND,
+    MERGE,
+    Relation,
+    dataset,
+    marked,
+    output,
+    read,
+    rows_of,
+    scan,
+    sink_of,
+    source_of,
+    write,
+)
+from pz.connectors.contract import ConnectionSpec, ReadHints, Settlement
 from pz.connectors.postgres.connect import Server
 from pz.connectors.postgres.connector import Postgres
 from pz.connectors.postgres.scanner import scannable
@@ -166,6 +184,31 @@ def test_a_standby_is_refused_as_a_target_before_anything_moves(database: Databa
         assert (refused.value.code, refused.value.hint) == (Code.PZ0741, "connect to the primary")
 
 
+def test_a_standby_that_lags_behind_does_not_say_that_nothing_was_written(
+    database: Database, standby: PostgresServer
+) -> None:
+    database.run("CREATE TABLE t (id bigint)")
+    out, off = marked(output("t")), output("t", options={"ledger": False})
+    write(sink_of(database), marked(output("t"), run="r0", content="f0"), Relation("SELECT 0::BIGINT AS id"))
+    copy = standby.following(database)
+    with standby.connect() as connection:
+        connection.execute("SELECT pg_wal_replay_pause()")
+    try:
+        write(sink_of(database), out, Relation("SELECT 1::BIGINT AS id"))
+        session = sink_of(database).begin_write(off, Relation("SELECT 2::BIGINT AS id").table.schema)
+        mark = session.prepare()  # type: ignore[attr-defined]
+        session.commit()
+        session.close()
+        assert sink_of(database).settle(out, "r1", 1) is Settlement.COMMITTED
+        assert sink_of(copy).settle(out, "r1", 1) is Settlement.UNKNOWN
+        assert sink_of(copy).settle(marked(output("t"), run="r0", content="f0"), "r0", 1) is Settlement.COMMITTED
+        assert sink_of(database).recall(off, mark) is Settlement.COMMITTED
+        assert sink_of(copy).recall(off, mark) is Settlement.UNKNOWN
+    finally:
+        with standby.connect() as connection:
+            connection.execute("SELECT pg_wal_replay_resume()")
+
+
 def test_a_table_that_the_role_may_not_create_is_refused_before_anything_moves(database: Database) -> None:
     database.run(
         "CREATE ROLE guest LOGIN PASSWORD 'g'", "CREATE SCHEMA closed", "GRANT USAGE ON SCHEMA closed TO guest"
@@ -178,6 +221,20 @@ def test_a_table_that_the_role_may_not_create_is_refused_before_anything_moves(d
         assert not sink_of(database, user="guest", password="g").probe_output(output("closed.new")).exists
     finally:
         database.run("DROP OWNED BY guest", "DROP ROLE guest")
+
+
+def test_a_server_by_hand_says_where_it_is_before_it_ends() -> None:
+    program = Path(__file__).with_name("postgres_server.py")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=environ) as running:
+        assert running.stdout is not None
+        where = running.stdout.readline()
+        folder = Path(running.stdout.readline().split(" lie in ")[1].partition(";")[0])
+        with psycopg.connect(where) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 0
+    assert not folder.exists()
 
 
 def test_a_role_without_a_free_connection_is_told_so_and_may_be_tried_again(database: Database) -> None:

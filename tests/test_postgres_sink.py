@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from postgres_server import Database
-from postgres_support import APPEND, MERGE, REPLACE, Relation, output, rows_of, sink_of, write
+from postgres_support import APPEND, MERGE, REPLACE, Relation, marked, output, rows_of, sink_of, write
 from pz.connectors.contract import OnDelete, SchemaPolicy
 from pz.errors import Code, ConnectorError, PermanentError
 
@@ -302,6 +302,10 @@ def test_partitioned_targets_are_written_through_their_root(database: Database) 
     [
         ("CREATE VIEW t AS SELECT 1 AS id", output("t"), "view"),
         ("SELECT 1", output("nowhere.t"), "schema"),
+        ("SELECT 1", output("pg_catalog.t"), "belongs to the server"),
+        ("SELECT 1", output("pg_catalog.pg_class"), "belongs to the server"),
+        ("SELECT 1", output("information_schema.t"), "belongs to the server"),
+        ("SELECT 1", output("pg_toast.t"), "belongs to the server"),
         (
             "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE c (id int REFERENCES t)",
             output("t", REPLACE),
@@ -389,6 +393,7 @@ def test_a_role_that_cannot_reach_all_rows_or_stage_new_ones_is_refused_by_the_p
     database.run(
         "CREATE TABLE t (id bigint PRIMARY KEY, v text)",
         "CREATE ROLE narrow LOGIN PASSWORD 'n'",
+        "GRANT USAGE ON SCHEMA public TO narrow",
         "GRANT ALL ON t TO narrow",
         "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY late ON t USING (id > 1)",
@@ -400,10 +405,58 @@ def test_a_role_that_cannot_reach_all_rows_or_stage_new_ones_is_refused_by_the_p
             with pytest.raises(PermanentError, match="row security"):
                 sink.probe_output(out)
         sink.probe_output(output("t", MERGE, keys=("id",)))
-        database.run(f"REVOKE TEMPORARY ON DATABASE {database.name} FROM PUBLIC")
-        with pytest.raises(PermanentError, match="temporary tables"):
-            sink.probe_output(output("t", REPLACE))
+        evolving = output("t", schema_policy=SchemaPolicy.EVOLVE, options={"ledger": False})
+        with pytest.raises(PermanentError, match="takes no COPY") as refused:
+            sink.probe_output(output("t", options={"ledger": False}))
+        assert "BYPASSRLS" in str(refused.value.hint)
+        sink.probe_output(evolving)
+        write(sink, evolving, "SELECT 5::BIGINT AS id, 'new'::VARCHAR AS v")
+        assert database.rows("SELECT v FROM t") == [("new",)]
+        database.run(
+            f"REVOKE TEMPORARY ON DATABASE {database.name} FROM PUBLIC", "GRANT CREATE ON SCHEMA public TO narrow"
+        )
+        for out in (output("t", REPLACE), evolving, output("new", MERGE, keys=("id",))):
+            with pytest.raises(PermanentError, match="temporary tables"):
+                sink.probe_output(out)
+        for out in (output("new"), output("new", REPLACE), output("new", schema_policy=SchemaPolicy.EVOLVE)):
+            assert not sink.probe_output(out).exists
+            write(sink, out, "SELECT 1::BIGINT AS id")
+            database.run("DROP TABLE new")
     finally:
         database.run(
             f"GRANT TEMPORARY ON DATABASE {database.name} TO PUBLIC", "DROP OWNED BY narrow", "DROP ROLE narrow"
         )
+
+
+def test_a_role_that_cannot_mark_what_it_appends_is_refused_by_the_probe(database: Database) -> None:
+    database.run(
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.t (id bigint PRIMARY KEY)",
+        "CREATE ROLE writer LOGIN PASSWORD 'w'",
+        "GRANT INSERT, SELECT, TRUNCATE ON s.t TO writer",
+    )
+    sink, out = sink_of(database, user="writer", password="w"), output("s.t")
+    plain = output("s.t", options={"ledger": False})
+    try:
+        for refused, words, grant in (
+            (plain, "lacks USAGE", "GRANT USAGE ON SCHEMA"),
+            (out, "may not create _pz_slices", "GRANT CREATE ON SCHEMA"),
+            (out, "may not use _pz_slices", 'SELECT, INSERT, UPDATE ON "s"."_pz_slices"'),
+        ):
+            with pytest.raises(PermanentError, match=words) as told:
+                sink.probe_output(refused)
+            assert told.value.code is Code.PZ0741
+            assert grant in str(told.value.hint)
+            if refused is plain:
+                database.run("GRANT USAGE ON SCHEMA s TO writer")
+                write(sink, plain, "SELECT 1::BIGINT AS id")
+            else:
+                write(sink_of(database), marked(out), "SELECT 2::BIGINT AS id WHERE false")
+        database.run("GRANT SELECT, INSERT, UPDATE ON s._pz_slices TO writer")
+        sink.probe_output(out)
+        write(sink, marked(out, run="r2", content="f2"), "SELECT 3::BIGINT AS id")
+        assert rows_of(database, "s.t") == [(1,), (3,)]
+        with pytest.raises(PermanentError, match=r"lacks CREATE on the schema"):
+            sink.probe_output(output("s.t", REPLACE, options={"replace_method": "swap"}))
+    finally:
+        database.run("DROP OWNED BY writer", "DROP ROLE writer")

@@ -16,7 +16,17 @@ from pz.sqltext import qualified
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["DEFAULT_SCHEMA", "Attribute", "Name", "PgType", "Table", "UniqueIndex", "describe_query", "find_table"]
+__all__ = [
+    "DEFAULT_SCHEMA",
+    "Attribute",
+    "Name",
+    "PgType",
+    "Table",
+    "UniqueIndex",
+    "describe_query",
+    "find_table",
+    "in_recovery",
+]
 
 DEFAULT_SCHEMA = "public"
 _KINDS = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "f": "foreign table"}
@@ -183,6 +193,12 @@ class Table:
     def column(self, name: str) -> Attribute | None:
         """The column of exactly this name."""
         return next((column for column in self.columns if column.name == name), None)
+
+
+def in_recovery(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server is a standby: it cannot be written, and what it does not have may be there all the same."""
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    return bool(row and row[0])
 
 
 def find_table(connection: psycopg.Connection[Any], name: Name) -> Table | None:

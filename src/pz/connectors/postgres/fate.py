@@ -2,7 +2,7 @@
 
 A transaction is known by its number only on its own cluster and timeline: after a restore or a failover the same number may
 stand for another one. Every write of ours holds the lock of its output until it ends, so whoever gets that lock asks about a
-transaction that is over.
+transaction that is over. A standby may not know yet that it committed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import Settlement
 from pz.connectors.postgres import marks
-from pz.connectors.postgres.catalog import Name
+from pz.connectors.postgres.catalog import Name, in_recovery
 from pz.connectors.postgres.connect import Server
 from pz.errors import ConnectorError
 from pz.frozen import frozen
@@ -74,6 +74,8 @@ def fate_of(server: Server, output: Name, transaction: Transaction) -> Settlemen
     try:
         with server.control() as connection:
             marks.lock_output(connection, output)
+            if in_recovery(connection):
+                return Settlement.UNKNOWN
             row = connection.execute(FATE, [transaction.xid]).fetchone()
     except (psycopg.Error, ConnectorError):
         return Settlement.UNKNOWN

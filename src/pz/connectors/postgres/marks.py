@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.postgres.catalog import Name
 from pz.durable import Step, step
-from pz.errors import PermanentError
+from pz.errors import Code, PermanentError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pz.connectors.contract import OutputSpec, Slice, WriteAttempt
 
-__all__ = ["MARKS", "count_rows", "ensure_ledger", "has_landed", "lock_output", "place", "wanted"]
+__all__ = ["MARKS", "count_rows", "ensure_ledger", "has_landed", "lock_output", "place", "require_ledger", "wanted"]
 
 MARKS = "_pz_slices"
 
@@ -50,6 +50,16 @@ ON CONFLICT (project, output, slice) DO NOTHING
 COUNT = "UPDATE {ledger} SET rows = %s WHERE project = %s AND output = %s AND slice = %s"
 
 
+# What the role lacks to use the ledger, or to create it.
+USE = """
+SELECT privilege FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) privilege
+WHERE NOT has_table_privilege(%s::regclass, privilege)
+"""
+CREATE = """
+SELECT 'CREATE' FROM pg_catalog.pg_namespace WHERE nspname = %s AND NOT has_schema_privilege(oid, 'CREATE')
+"""
+
+
 def wanted(output: OutputSpec) -> bool:
     """Whether an append to the output leaves its mark."""
     return output.options.get("ledger", True) not in {False, "off"}
@@ -72,10 +82,27 @@ def ensure_ledger(connection: psycopg.Connection[Any], target: Name) -> None:
             connection.execute(LEDGER.format(ledger=_ledger(target)))
             connection.commit()
     except psycopg.errors.InsufficientPrivilege as failure:
-        raise PermanentError(
-            f"may not create {MARKS} in schema {quote(target.schema)}, the ledger that keeps an append from landing twice",
-            hint="grant CREATE on the schema once, or write with `ledger: off` (see docs/postgres.md)",
-        ) from failure
+        raise _may_not(target, "create", f"CREATE ON SCHEMA {quote(target.schema)}") from failure
+
+
+def require_ledger(connection: psycopg.Connection[Any], target: Name) -> None:
+    """Raises PermanentError PZ0741 where the role may neither use the ledger nor, where there is none, create it."""
+    there = _exists(connection, target)
+    wanted, of = (USE, _ledger(target)) if there else (CREATE, target.schema)
+    lacking = [row[0] for row in connection.execute(wanted, [of]).fetchall()]
+    if lacking and there:
+        raise _may_not(target, "use", f"{', '.join(lacking)} ON {_ledger(target)}")
+    if lacking:
+        raise _may_not(target, "create", f"CREATE ON SCHEMA {quote(target.schema)}")
+
+
+def _may_not(target: Name, act: str, grant: str) -> PermanentError:
+    return PermanentError(
+        f"target {target}: the role of the connection may not {act} {MARKS} in schema {quote(target.schema)}, the ledger that "
+        "keeps an append from landing twice",
+        hint=f"GRANT {grant} TO the role, or write with `ledger: off` (see docs/postgres.md)",
+        code=Code.PZ0741,
+    )
 
 
 def _exists(connection: psycopg.Connection[Any], target: Name) -> bool:

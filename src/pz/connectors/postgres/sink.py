@@ -10,7 +10,6 @@ from pz.connectors.contract import (
     CancelToken,
     Column,
     NativeCopy,
-    OnDelete,
     OutputProbe,
     OutputSpec,
     SchemaPolicy,
@@ -19,17 +18,17 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.connectors.postgres import marks, swap
-from pz.connectors.postgres.catalog import Name, Table
+from pz.connectors.postgres.catalog import Name, Table, in_recovery
 from pz.connectors.postgres.connect import Server, ended_by
 from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fate import Transaction, fate_of
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.passing import FORMAT
+from pz.connectors.postgres.permits import require_permits, require_primary
 from pz.connectors.postgres.session import PostgresSession
 from pz.connectors.postgres.target import check_target
 from pz.connectors.postgres.types import read_columns
 from pz.errors import Code, ConnectorError, PermanentError
-from pz.sqltext import quote
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,10 +62,6 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
 REFERENCED = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = %(oid)s::oid AND conrelid <> %(oid)s::oid)
 """
-
-# What each strategy does to an existing target, as privileges.
-PRIVILEGES = "SELECT privilege FROM unnest(%s::text[]) privilege WHERE NOT has_table_privilege(%s::oid, privilege)"
-MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMPORARY'), row_security_active(%s::oid)"
 
 
 class PostgresSink:
@@ -106,12 +101,11 @@ class PostgresSink:
             self._server.control() as connection,
             ended_by(self._cancel, connection),
         ):
-            _require_primary(connection, name)
+            require_primary(connection, name)
             table = check_target(connection, output)
+            require_permits(connection, output, table)
             if table is None:
                 return OutputProbe(False)
-            _require_privileges(connection, output, table)
-            _require_reach(connection, output, table)
             if output.strategy is WriteStrategy.REPLACE:
                 _check_replace(connection, output, table)
         return OutputProbe(True, _columns(table))
@@ -123,7 +117,8 @@ class PostgresSink:
     def settle(self, output: OutputSpec, run: str, ordinal: int) -> Settlement:
         """Look for the attempt's mark, once no transaction of ours is open on the output any more.
 
-        Without a mark to look for (``ledger: off``, or a strategy that may simply run again) the answer is unknown.
+        Without a mark to look for (``ledger: off``, or a strategy that may simply run again) the answer is unknown; also
+        where a standby does not have it, which may lag behind the server that does.
         """
         if output.slice is None or not marks.wanted(output):
             return Settlement.UNKNOWN
@@ -131,7 +126,10 @@ class PostgresSink:
         with translated(f"target {name}"), self._server.control() as connection:
             marks.lock_output(connection, name)
             landed = marks.has_landed(connection, name, output.slice, run, ordinal)
-        return Settlement.NOT_COMMITTED if landed is None else Settlement.COMMITTED
+            complete = not in_recovery(connection)
+        if landed is not None:
+            return Settlement.COMMITTED
+        return Settlement.NOT_COMMITTED if complete else Settlement.UNKNOWN
 
     def recall(self, output: OutputSpec, mark: str) -> Settlement:
         """See `RecallingSink`: what became of the transaction that an append with ``ledger: off`` ran in."""
@@ -178,49 +176,6 @@ def _columns(table: Table) -> tuple[Column, ...] | None:
         return tuple(Column(read.name, read.duckdb) for read in read_columns(table.columns, None, subject=""))
     except ConnectorError:
         return None  # a column that pz could not read may still be written
-
-
-def _require_primary(connection: psycopg.Connection[Any], name: Name) -> None:
-    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
-    if row is not None and row[0]:
-        message = f"target {name}: the server is a standby, which cannot be written"
-        raise PermanentError(message, hint="connect to the primary", code=Code.PZ0741)
-
-
-def _require_privileges(connection: psycopg.Connection[Any], output: OutputSpec, table: Table) -> None:
-    needed = {
-        WriteStrategy.APPEND: ["INSERT"],
-        WriteStrategy.MERGE: ["INSERT", "UPDATE", "SELECT"],
-        WriteStrategy.REPLACE: ["INSERT", "SELECT"],
-    }[output.strategy]
-    if output.strategy is WriteStrategy.REPLACE and output.options.get("replace_method") != "swap":
-        needed = [*needed, "DELETE" if output.options.get("replace_method") == "delete" else "TRUNCATE"]
-    lacking = [row[0] for row in connection.execute(PRIVILEGES, [needed, table.oid]).fetchall()]
-    if lacking:
-        raise PermanentError(
-            f"target {table.name}: the role of the connection lacks {', '.join(lacking)}",
-            hint=f"GRANT {', '.join(lacking)} ON {table.name.quoted} TO the role",
-            code=Code.PZ0741,
-        )
-
-
-def _require_reach(connection: psycopg.Connection[Any], output: OutputSpec, table: Table) -> None:
-    """Whether new rows can be staged where the strategy does so, and old rows be seen where they are to go."""
-    method, on_delete = output.options.get("replace_method"), output.on_delete
-    may_stage, filtered = connection.execute(MAY_STAGE, [table.oid]).fetchone() or (True, False)
-    if not may_stage and output.strategy is not WriteStrategy.APPEND and method != "swap":
-        raise PermanentError(
-            f"target {table.name}: the role of the connection may not create temporary tables, in which rows are staged",
-            hint=f"GRANT TEMPORARY ON DATABASE {quote(connection.info.dbname)} TO the role",
-            code=Code.PZ0741,
-        )
-    deleting = on_delete in {OnDelete.DELETE, OnDelete.SOFT}
-    if filtered and (deleting or (output.strategy is WriteStrategy.REPLACE and method == "delete")):
-        raise PermanentError(
-            f"target {table.name}: row security hides rows of it from the role of the connection, which then stay undeleted",
-            hint="ALTER ROLE ... BYPASSRLS for the role, or write as the owner of the table",
-            code=Code.PZ0741,
-        )
 
 
 def _check_replace(connection: psycopg.Connection[Any], output: OutputSpec, table: Table) -> None:

@@ -65,6 +65,8 @@ def check_target(connection: psycopg.Connection[Any], output: OutputSpec) -> Tab
         PermanentError: PZ0741 when the target cannot be written as asked.
     """
     name = Name.of(output.entity)
+    if name.schema == "information_schema" or name.schema.startswith("pg_"):
+        raise _refusal(output, "its schema belongs to the server itself", "write to a schema of your own")
     table = find_table(connection, name)
     if table is None:
         schema = quote(name.schema)
