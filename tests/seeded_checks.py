@@ -27,6 +27,7 @@ from pz.errors import Code, PzError, StateError
 from pz.runs.model import RunStatus
 from pz.staging.delivery_ledger import DeliveryLedger
 from pz.staging.fingerprint import Fingerprint
+from pz.staging.prior_run import NotReused
 from pz.staging.session import StagingSession
 from pz.testing.oracle import assert_equal
 from pz.testing.script import Fault
@@ -119,6 +120,22 @@ def dies_after_the_commit_where_nothing_can_be_asked(root: Path) -> None:
     story = Story(root, "incremental-append", settle="unavailable")
     story.die("sink_commit.after")
     story.retry()
+
+
+def dies_after_the_commit_and_the_source_changes(root: Path) -> None:
+    """What came meanwhile is not counted as delivered, whether the retry reads anew or takes over what was staged."""
+    story = Story(root, "feed-append")
+    story.die("sink_commit.after")
+    story.change(2)
+    story.retry()
+    story.run()
+
+
+def dies_after_the_commit_and_is_read_anew(root: Path) -> None:
+    """The same where nothing staged can be taken over."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pz.engine.prior.reuse_node", lambda *_: NotReused("it is gone"))
+        dies_after_the_commit_and_the_source_changes(root)
 
 
 def dies_before_the_state_and_is_run(root: Path) -> None:
@@ -507,6 +524,8 @@ CHECKS: dict[str, Check] = {
     for check in (
         dies_after_the_commit_and_is_retried,
         dies_after_the_commit_where_nothing_can_be_asked,
+        dies_after_the_commit_and_the_source_changes,
+        dies_after_the_commit_and_is_read_anew,
         dies_before_the_state_and_is_run,
         dies_between_partitions_and_is_retried,
         dies_behind_a_checkpoint_and_is_retried,

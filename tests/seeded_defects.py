@@ -338,7 +338,7 @@ def attempts_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @seeded("dies_after_the_commit_and_is_retried")
 def the_destination_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    put(monkeypatch, sink_write._Delivery, "_already_there", lambda self: False)
+    put(monkeypatch, sink_write._Delivery, "_already_there", lambda self: None)
 
 
 @seeded("dies_after_the_commit_and_is_retried")
@@ -450,3 +450,14 @@ def a_finished_load_forgets_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(whole(*positional), token=None)
 
     put(monkeypatch, completion, "NodeDone", forgetful)
+
+
+@seeded("dies_after_the_commit_and_is_read_anew")
+def an_earlier_commit_stands_for_what_is_read_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sink_write._Delivery._already_there
+
+    def forgetful(self: sink_write._Delivery) -> Outcome | None:
+        found = whole(self)
+        return None if found is None else Outcome(found.rows)
+
+    put(monkeypatch, sink_write._Delivery, "_already_there", forgetful)

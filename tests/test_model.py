@@ -194,6 +194,16 @@ class Histories(RuleBasedStateMachine):
         self._retry(Kill(second))
         self._retry(None)
 
+    @rule(chosen=flows, nth=passages, refresh=st.booleans(), updates=places, deletes=places)
+    def die_change_and_retry(
+        self, chosen: tuple[int, ...], nth: int, refresh: bool, updates: list[int], deletes: list[int]
+    ) -> None:
+        """What a retry reads anew is more than what the dead run may have delivered."""
+        self._run(chosen, Kill(nth), full_refresh=refresh)
+        for flow in chosen:
+            self._mutate(flow, 2, updates, deletes)
+        self._retry(None)
+
     @rule(keep=st.sampled_from([0, 1, 2, None, None, None, None, None]))
     def clean(self, keep: int | None) -> None:
         if keep is not None:
