@@ -38,6 +38,7 @@ from pz.engine.locking import hold_locks
 from pz.engine.result import RunResult
 from pz.errors import Code, PzError
 from pz.oslock import is_free
+from pz.runs.directory import number_of, run_paths
 from pz.testing.faults import WarmInterpreter
 from pz.testing.reference import distribution_path
 from pz.testing.script import Fault
@@ -240,6 +241,8 @@ class Histories(RuleBasedStateMachine):
         last = self._last_run()
         if last is None:
             return
+        if self._newest() != last:
+            refused = (*refused, Code.PZ0504)  # it died before it began, and the one before it may be done
         chain = self._chains[last]
         if full_refresh:
             since = tuple(promise.clock for promise in self.promises)
@@ -391,6 +394,9 @@ class Histories(RuleBasedStateMachine):
             content = json.loads(record.read_text())
             found[content["runId"]] = content["number"]
         return found
+
+    def _newest(self) -> str:
+        return max(run_paths(self.root / ".pz"), key=lambda path: number_of(path) or 0).name
 
     def _last_run(self) -> str | None:
         found = self._recorded()

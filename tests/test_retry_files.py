@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from pz.connectors.contract import CancelToken
-from pz.errors import Code, ProjectError
+from pz.errors import Code, Problem, ProjectError, PzError, StateError
 from pz.events import NodeCompleted
+from pz.runs.directory import run_paths
 from pz.runs.model import RunStatus
 from running import errors, project, rows, run, statuses
 
@@ -100,6 +102,62 @@ def test_nothing_to_retry_after_a_success_makes_no_run(tmp_path: Path) -> None:
     result = demo.retry()
     assert (result.exit_code, result.nothing_to_do) == (0, True)
     assert sorted((tmp_path / ".pz/runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("how", ["does not compile", "selects nothing", "is locked out", "is refused by state"])
+def test_a_run_that_was_refused_is_not_hidden_by_the_success_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Before, ``pz run || pz retry`` went green though nothing was delivered."""
+    demo = project(tmp_path, {k: v for k, v in FILES.items() if "bad" not in k})
+    done = run(demo)
+    broken = tmp_path / "pipelines/broken.sql"
+    phase = {"is locked out": "hold_locks", "is refused by state": "resolve_reading"}.get(how)
+    if how == "does not compile":
+        broken.write_text("SELECT * FROM {{ ref('nowhere') }}")
+    with monkeypatch.context() as patched:
+        if phase is not None:
+            patched.setattr(f"pz.engine.run.{phase}", _refusing)
+        for _ in range(3):
+            with pytest.raises(PzError):
+                demo.run(*(("nowhere",) if how == "selects nothing" else ()), everything=how != "selects nothing")
+    with pytest.raises(ProjectError, match="before anything moved") as refused:
+        demo.retry()
+    assert refused.value.code is Code.PZ0504
+    assert done.run_id in str(refused.value)
+    broken.unlink(missing_ok=True)
+    assert run(demo).exit_code == 0
+    assert demo.retry().nothing_to_do
+    if how in {"does not compile", "selects nothing"}:
+        assert len(run_paths(tmp_path / ".pz")) == 3, "refusals in a row left more than one trace"
+
+
+def _refusing(*arguments: object, **settings: object) -> NoReturn:
+    raise StateError(Problem(Code.PZ0701, "held"))
+
+
+def test_refused_checks_do_not_make_a_delivered_run_one_that_was_not(tmp_path: Path) -> None:
+    demo = project(tmp_path, {k: v for k, v in FILES.items() if "bad" not in k})
+    run(demo)
+    with pytest.raises(ProjectError):
+        demo.test(select="nowhere")
+    assert demo.retry().nothing_to_do
+
+
+def test_a_run_that_was_refused_hides_no_failed_one(tmp_path: Path) -> None:
+    demo = project(tmp_path, FILES)
+    failed = run(demo)
+    with pytest.raises(ProjectError):
+        demo.run("nowhere")
+    (tmp_path / "pipelines/bad.sql").write_text(FILES["pipelines/bad.sql"].replace("name::INT", "id"))
+    assert demo.retry().results.origin == failed.run_id
+
+
+def test_a_run_that_was_refused_where_none_ever_began_leaves_nothing(tmp_path: Path) -> None:
+    demo = project(tmp_path, FILES)
+    with pytest.raises(ProjectError):
+        demo.run("nowhere")
+    assert not (tmp_path / ".pz/runs").exists()
 
 
 def test_checks_that_pass_hide_no_failed_run(tmp_path: Path) -> None:

@@ -568,7 +568,7 @@ CODES: dict[Code, CodeInfo] = {
         "The earlier run has not finished, and its process is still there.",
         "Wait for it, or end the process that is named.",
     ),
-    Code.PZ0504: CodeInfo("retry", "The earlier run ended before anything could be kept.", "Start a new run."),
+    Code.PZ0504: CodeInfo("retry", "The last run ended before anything moved.", "Start a new run."),
     Code.PZ0505: CodeInfo(
         "run",
         "The cursor arrived with an unsupported type, or one that differs from the declared or stored type.",
@@ -671,7 +671,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0532: CodeInfo("any", "The disk is full.", "Free space, then run `pz retry`."),
     Code.PZ0533: CodeInfo("any", "A file is held by another process.", "Close the program that uses the file."),
-    Code.PZ0534: CodeInfo("runs, show", "The limit is below 1.", "Give a positive number."),
+    Code.PZ0534: CodeInfo("runs, show, run", "The limit is below 1.", "Give a positive number."),
     Code.PZ0535: CodeInfo("completion", "The shell is unknown.", "Use bash, zsh, fish or pwsh."),
     Code.PZ0536: CodeInfo(
         "state",

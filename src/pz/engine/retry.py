@@ -39,11 +39,13 @@ def retry(
     """Continue the last run.
 
     Raises:
-        ProjectError: PZ0502 there is none, PZ0503 it is still going on, or the project no longer compiles.
+        ProjectError: PZ0502 there is none, PZ0503 it is still going on, PZ0504 nothing is left of it to be done but a newer
+            one was refused or died before it began, or the project no longer compiles.
         StateError: PZ0707 its files are damaged.
     """
     entry = _last_run(root / ".pz")
     if entry.status is RunStatus.SUCCESS:
+        _refuse_unbegun(root / ".pz", entry)
         return _nothing(entry, bus, f"nothing to retry: the last run, {entry.run_id}, succeeded")
     lock = hold(entry.path, entry.run_id)
     if lock is None:
@@ -67,6 +69,20 @@ def _last_run(state_dir: Path) -> RunEntry:
     if entry.damage:
         raise StateError(entry.damage)
     return entry
+
+
+def _refuse_unbegun(state_dir: Path, entry: RunEntry) -> None:
+    """Raise PZ0504 where "nothing to retry" would hide that the newest run delivered nothing at all."""
+    unbegun = history.unbegun_after(state_dir, entry)
+    if unbegun is not None:
+        raise ProjectError(
+            Problem(
+                Code.PZ0504,
+                f"there is nothing to retry of {unbegun}, the newest run: it was refused, or stopped, before anything moved "
+                f"(the last one that began, {entry.run_id}, is done)",
+                hint="mend what it was refused for, then: pz run",
+            )
+        )
 
 
 def _passed_test(entry: RunEntry) -> bool:
@@ -168,6 +184,7 @@ def _heal_only(prepared: Prepared, prior: PriorRun, bus: EventBus) -> RunResult:
         problems = heal(everything, "", prior.held)
     if problems:
         raise StateError(problems)
+    _refuse_unbegun(prepared.project.state_dir, prior.entries[0])
     gone = _gone(prepared.graph, prior)
     why = f"what is left is no longer in the project: {', '.join(gone)}" if gone else _DONE
     return _nothing(prior.entries[0], bus, f"nothing to retry: {why}")

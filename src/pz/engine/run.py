@@ -36,12 +36,13 @@ from pz.engine.probe import Probed, probe
 from pz.engine.reading import Reading, resolve_reading
 from pz.engine.result import Progress, RunResult
 from pz.engine.tasks import tasks_for
-from pz.errors import Problem, Severity
+from pz.errors import Problem, PzError, Severity
 from pz.events import EventBus, Notice, OutlineNode, RetentionSwept, RunCompleted, RunStarted, now, timestamp
 from pz.graph.model import CheckNode, Node, PipelineNode, SinkNode, SourceNode
 from pz.graph.selection import flow_names
 from pz.plan.artifact import write_plan
 from pz.runs.directory import RunDirectory
+from pz.runs.history import leave_trace
 from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord, RunResults, RunStatus
 from pz.runs.records import ResultsWriter, write_record, write_results
 from pz.runs.retention import sweep
@@ -53,7 +54,13 @@ __all__ = ["execute", "run"]
 
 def run(root: Path, environ: Mapping[str, str], request: Request, bus: EventBus, cancel: CancelToken) -> RunResult:
     """Run what was asked for. Raises ProjectError or StateError when refused before anything moved."""
-    return execute(prepare(root, environ, request), request, bus, cancel)
+    try:
+        prepared = prepare(root, environ, request)
+    except PzError:
+        if request.verb == "run":
+            leave_trace(root / ".pz")  # what was to be delivered was not: no success of an earlier run hides that
+        raise
+    return execute(prepared, request, bus, cancel)
 
 
 def execute(

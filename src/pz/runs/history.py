@@ -6,19 +6,21 @@ is never taken for the last one because a file of the last cannot be read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from pz.errors import Problem, StateError
+from pz.errors import Problem, ProjectError, StateError
 from pz.frozen import frozen
-from pz.runs.directory import counted, is_live, number_of, run_paths, runs_root
+from pz.runs.directory import RunDirectory, counted, is_live, number_of, run_paths, runs_root
 from pz.runs.ids import is_run_id
 from pz.runs.model import RunRecord, RunResults, RunStatus
 from pz.runs.records import RECORD, RESULTS, read_record, read_results
 
-__all__ = ["RunEntry", "chain", "find", "latest", "list_runs", "load", "newest_first"]
+__all__ = ["RunEntry", "chain", "find", "latest", "leave_trace", "list_runs", "load", "newest_first", "unbegun_after"]
 
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ class RunEntry:
 def list_runs(state_dir: Path, limit: int | None = None) -> tuple[RunEntry, ...]:
     """The runs that began or are live, newest first."""
     entries = (entry for entry in map(load, newest_first(run_paths(state_dir))) if entry.began or entry.live)
-    return tuple(islice(entries, limit))
+    return tuple(islice(entries, None if limit is None else min(limit, sys.maxsize)))
 
 
 def later_than(state_dir: Path, entry: RunEntry) -> Iterator[RunEntry]:
@@ -81,6 +83,29 @@ def later_than(state_dir: Path, entry: RunEntry) -> Iterator[RunEntry]:
             return
         if found.began:
             yield found
+
+
+def unbegun_after(state_dir: Path, entry: RunEntry) -> str | None:
+    """The newest run that took its number after this one and ended before it began: refused, or dead, with nothing moved."""
+    for found in map(load, newest_first(run_paths(state_dir))):
+        if found.run_id == entry.run_id:
+            return None
+        if not (found.began or found.live):
+            return found.run_id
+    return None
+
+
+def leave_trace(state_dir: Path) -> None:
+    """Take a number for a run that was refused before it had one, so that `unbegun_after` tells of it.
+
+    Only where runs were before, and one trace for any number of refusals in a row. It is never a failure of its own.
+    """
+    last = counted(state_dir)
+    newest = None if last is None else find(state_dir, last[1])
+    if last is None or (newest is not None and not (newest.began or newest.live)):
+        return
+    with suppress(ProjectError):
+        RunDirectory.create(state_dir).close()
 
 
 def newest_first(paths: Iterable[Path]) -> list[Path]:
