@@ -62,6 +62,11 @@ def test_staging_that_is_gone_has_its_code(tmp_path: Path) -> None:
     (result.run_dir / "staging.duckdb").unlink()
     with pytest.raises(pz.StateError):
         result.table("stg_t")
+    with pytest.raises(pz.StateError, match="is gone") as caught:
+        project(tmp_path, FILES).show("stg_t", run_id=result.run_id)
+    assert caught.value.code == Code.PZ0708
+    assert "pz show stg_t" in caught.value.problems[0].advice
+    assert str(tmp_path) not in str(caught.value)
 
 
 def test_a_run_that_is_stopped_while_it_waits_for_another_raises_cancelled(tmp_path: Path) -> None:
@@ -74,10 +79,29 @@ def test_a_run_that_is_stopped_while_it_waits_for_another_raises_cancelled(tmp_p
         project(tmp_path, files).run(on_event=lambda event: stop.cancel(), cancel=stop)
 
 
+@pytest.mark.parametrize("limit", [2**63 - 1, 2**63, 10**30])
+def test_a_limit_beyond_what_a_machine_counts_is_none(limit: int, tmp_path: Path) -> None:
+    opened = project(tmp_path, FILES)
+    result = run(opened)
+    assert opened.show("stg_t", limit=limit).num_rows == opened.show("stg_t").num_rows > 0
+    assert opened.show("stg_t", limit=limit, run_id=result.run_id).num_rows > 0
+    assert len(opened.runs(limit)) == 1
+
+
+def test_an_empty_path_is_no_project() -> None:
+    with pytest.raises(pz.ProjectError) as caught:
+        pz.open_project("")
+    assert caught.value.code == Code.PZ0101
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int, tmp_path: Path) -> None:
     opened = project(tmp_path, FILES)
-    for call in (lambda: opened.show("stg_t", limit=limit), lambda: opened.runs(limit)):
+    for call in (
+        lambda: opened.show("stg_t", limit=limit),
+        lambda: opened.runs(limit),
+        lambda: opened.run(until_caught_up=True, max_passes=limit),
+    ):
         with pytest.raises(pz.ProjectError) as caught:
             call()
         assert caught.value.code == Code.PZ0534

@@ -110,7 +110,8 @@ def test_each_pass_ends_with_its_own_summary() -> None:
         (("run", "--select"), "option '--select' requires an argument"),
         (("run", "--log-format", "xml"), "invalid value for '--log-format'"),
         (("run", "--max-passes", "3"), "--max-passes without --until-caught-up"),
-        (("run", "--until-caught-up", "--max-passes", "0"), "--max-passes is below 1"),
+        (("ls", "--project", ""), "invalid value for '--project': the path is empty"),
+        (("--project", "", "ls"), "invalid value for '--project': the path is empty"),
         (("test", "extra"), "got unexpected extra argument"),
         (("completion",), "missing argument 'SHELL'"),
         ((), "a verb is missing"),
@@ -233,6 +234,23 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "verb", [("show", "x", "--limit"), ("runs", "--limit"), ("run", "--until-caught-up", "--max-passes")]
+)
+def test_a_number_below_one_has_the_same_code_everywhere(verb: tuple[str, ...]) -> None:
+    for number in ("0", "-1"):
+        got = invoke(*verb, number)
+        assert (got.code, got.err) == (2, f"error PZ0534: {verb[-1]} is below 1\nhint: Give a positive number.\n")
+
+
+def test_the_version_is_all_that_is_printed_whatever_follows() -> None:
+    """As with other commands; before, it was dropped in silence where a verb followed."""
+    for following in (("ls",), ("no-such-verb",), ("show", "x")):
+        got = invoke("--version", *following)
+        assert (got.code, got.err) == (0, "")
+        assert got.out.startswith("pz ")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written_is_an_error_of_verbs_whose_point_it_is() -> None:
     with Path("/dev/full").open("w") as full:
@@ -241,7 +259,8 @@ def test_output_that_cannot_be_written_is_an_error_of_verbs_whose_point_it_is() 
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr.startswith("error PZ0532: the disk is full\n")
+    assert done.stderr.startswith("error PZ0532: the output could not be written: the disk is full\n")
+    assert "retry" not in done.stderr
     assert "Traceback" not in done.stderr
 
 

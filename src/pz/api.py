@@ -45,10 +45,14 @@ EventHandler = Callable[[Event], None]
 def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] | None = None) -> OpenProject:
     """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``.
 
-    Raises ProjectError PZ0101 where there is no project; what is wrong within it is told by the methods.
+    Raises ProjectError PZ0101 where there is no project, and for an empty path; what is wrong within it is told by the methods.
     """
     from pz.project.loader import require_project
 
+    if os.fspath(path) == "":
+        raise ProjectError(
+            Problem(Code.PZ0101, "the path of the project is empty", hint="'.' is the current directory")
+        )
     root = Path(os.path.realpath(path))
     require_project(root)
     return OpenProject(root, os.environ if environ is None else environ)
@@ -109,6 +113,7 @@ class OpenProject:
         request = Request("run", flows, select, everything, vars or {}, full_refresh, fail_fast)
         bus, token = _bus(on_event), cancel or CancelToken()
         if until_caught_up:
+            _require_positive(max_passes)
             return run_until_caught_up(self.root, self.environ, request, bus, token, max_passes)
         return run(self.root, self.environ, request, bus, token)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import click
 
@@ -20,7 +21,7 @@ from pz.cli.help import Page
 from pz.cli.options import usage_error
 from pz.cli.output import Output
 from pz.cli.parameters import option
-from pz.errors import ProjectError
+from pz.errors import Code, ProjectError, os_problem
 
 __all__ = ["answer", "build", "end", "main"]
 
@@ -68,6 +69,10 @@ _VERBS = {
 
 class _Verbs(Group):
     """All verbs. The module of one is imported when it is asked for: a run has no use for the others."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Perform the verb; ``--version`` stands for all, whatever follows, as with other commands."""
+        return click.Command.invoke(self, ctx) if ctx.params["version"] else super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the help."""
@@ -150,5 +155,14 @@ def _settled(code: int, output: Output) -> int:
     """The exit code, unless what the verb had to say could not be written."""
     failure = output.out.failure
     if code == ExitCode.OK and failure is not None and not output.run_finished:
-        return report(failure, output)
+        return report(_unwritten(failure), output)
     return code
+
+
+def _unwritten(failure: OSError) -> ProjectError:
+    """The error of a verb whose answer nobody got; what the verb did is done."""
+    problem = os_problem(failure, None, Code.PZ0702)
+    message = f"the output could not be written: {problem.message[:1].lower()}{problem.message[1:]}"
+    return ProjectError(
+        replace(problem, message=message, hint="look at where standard output goes, then print it again")
+    )

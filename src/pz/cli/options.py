@@ -20,6 +20,7 @@ __all__ = [
     "Select",
     "Vars",
     "parse_vars",
+    "require_positive",
     "usage_error",
 ]
 
@@ -108,6 +109,12 @@ _VARS_HINT = """Give a JSON object, say --vars '{"region": "eu"}'"""
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def require_positive(option: str, number: int) -> None:
+    """Raise PZ0534 for a number of rows, runs or passes that is below 1."""
+    if number < 1:
+        raise ProjectError(Problem(Code.PZ0534, f"{option} is below 1"))
 
 
 def usage_error(message: str, hint: str | None = None) -> ProjectError:

@@ -120,7 +120,17 @@ def _plain(annotation: Any) -> tuple[Any, bool]:
 def _type(kind: Any) -> click.ParamType[Any]:
     if issubclass(kind, StrEnum):
         return click.Choice([member.value for member in kind])
-    return click.Path(path_type=Path) if kind is Path else click.INT if kind is int else click.STRING
+    return _Where(path_type=Path) if kind is Path else click.INT if kind is int else click.STRING
+
+
+class _Where(click.Path):
+    """A path that is not empty: an unset variable of a script would stand for the current directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """See `click.ParamType`."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _caller(kind: Any, several: bool) -> Callable[[click.Context, click.Parameter, Any], Any]:

@@ -17,6 +17,7 @@ from pz.cli.options import (
     Select,
     Vars,
     parse_vars,
+    require_positive,
     united,
     usage_error,
 )
@@ -111,5 +112,5 @@ def run(
 def _check_passes(until_caught_up: bool, max_passes: int | None) -> None:
     if max_passes is not None and not until_caught_up:
         raise usage_error("--max-passes without --until-caught-up", "add --until-caught-up")
-    if max_passes is not None and max_passes < 1:
-        raise usage_error("--max-passes is below 1", "give a positive number")
+    if max_passes is not None:
+        require_positive("--max-passes", max_passes)

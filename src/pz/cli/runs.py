@@ -8,12 +8,11 @@ from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
-from pz.cli.options import AsJson, usage_error
+from pz.cli.options import AsJson, require_positive, usage_error
 from pz.cli.output import printable
 from pz.cli.parameters import argument, option
 from pz.cli.render.lines import counted
 from pz.cli.render.table import print_table
-from pz.errors import Code, Problem, ProjectError
 from pz.graph.model import NodeKind
 
 if TYPE_CHECKING:
@@ -51,8 +50,7 @@ def register(app: Group, panel: str) -> None:
 
 def runs(cli: Invocation, limit: Limit = 20, as_json: AsJson = False) -> int:
     """List runs."""
-    if limit < 1:
-        raise ProjectError(Problem(Code.PZ0534, "--limit is below 1", hint="Give a positive number."))
+    require_positive("--limit", limit)
     entries: tuple[RunEntry, ...] = cli.open().runs(limit)
     if as_json:
         cli.output.out.write(to_json([_facts(entry) for entry in entries]))

@@ -10,7 +10,7 @@ from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
 from pz.cli.jsontext import plain, to_json
-from pz.cli.options import usage_error
+from pz.cli.options import require_positive
 from pz.cli.parameters import argument, option
 from pz.cli.render.lines import counted
 from pz.cli.render.table import print_data
@@ -63,8 +63,7 @@ def show(
     cli: Invocation, pipeline: Pipeline, limit: Limit = 20, run: Run = None, form: FormatOption = Format.TABLE
 ) -> int:
     """Print rows."""
-    if limit < 1:
-        raise usage_error("--limit is below 1", "give a positive number")
+    require_positive("--limit", limit)
     table = cli.open().show(pipeline, limit=limit, run_id=run)
     if form is Format.JSON:
         cli.output.out.write(to_json(table.to_pylist()))

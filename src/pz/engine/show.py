@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pz.errors import Code, Problem, ProjectError
+from pz.errors import Code, Problem, ProjectError, StateError
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -25,20 +25,27 @@ __all__ = ["preview", "read_run", "read_staged"]
 _RELATIONS = """
 SELECT table_name FROM information_schema.tables WHERE table_catalog = 'run' AND table_schema = 'staging' ORDER BY ALL
 """
+_MOST = 2**63 - 1
+"""The highest LIMIT that DuckDB takes; nothing has more rows."""
 
 
 def read_staged(run_dir: Path, name: str, limit: int | None = None) -> pa.Table:
     """Rows of a staged relation.
 
-    Raises StateError when the database cannot be opened, ProjectError PZ0210 when it has no such relation.
+    Raises StateError PZ0708 when the database is gone or cannot be opened, ProjectError PZ0210 when it has no such relation.
     """
-    from pz.staging.session import StagingSession
+    from pz.staging.session import STAGING_FILE, StagingSession
 
+    if not (run_dir / STAGING_FILE).exists():
+        message = (
+            f"what run '{run_dir.name}' staged is gone: a retention or `pz clean` has removed it, or the run died first"
+        )
+        raise StateError(Problem(Code.PZ0708, message, hint=f"preview the rows as they are now with: pz show {name}"))
     with StagingSession.open_read_only(run_dir) as session, session.cursor() as cursor:
         known = [found for (found,) in cursor.execute(_RELATIONS).fetchall()]
         if name not in known:
             raise ProjectError(_not_staged(run_dir.name, name, known))
-        amount = "" if limit is None else f" LIMIT {int(limit)}"
+        amount = "" if limit is None else f" LIMIT {min(limit, _MOST)}"
         return cursor.sql(f"SELECT * FROM staging.{quote(name)}{amount}").to_arrow_table()
 
 
