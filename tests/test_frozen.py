@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import math
 import pickle
 import re
 from collections.abc import Callable
@@ -161,3 +162,81 @@ def test_the_product_has_no_other_frozen_records() -> None:
         if "scaffolds" not in path.parts and "installed" not in path.parts and "@dataclass(frozen" in path.read_text()
     ]
     assert others == []
+
+
+@pytest.mark.parametrize("decorate", [frozen, dataclass(frozen=True, slots=True)])
+def test_a_field_may_have_any_name(decorate: Any) -> None:
+    class Named:
+        put: int
+        missing: int = 2
+        self: int = 3
+        __dunder: int = 4
+        make_default: list[int] = field(default_factory=list)
+
+    made = decorate(Named)(1, self=5)
+    assert dataclasses.asdict(made) == {"put": 1, "missing": 2, "self": 5, "_Named__dunder": 4, "make_default": []}
+
+
+@pytest.mark.parametrize("decorate", [frozen, dataclass(frozen=True, slots=True)])
+def test_a_record_of_one_number_that_is_none_equals_itself(decorate: Any) -> None:
+    class One:
+        value: float
+
+    class Two:
+        value: float
+        other: int = 0
+
+    for kind in (decorate(One), decorate(Two)):
+        assert kind(math.nan) == kind(math.nan)
+        assert kind(float("nan")) != kind(math.nan)
+        assert kind(math.nan) in {kind(math.nan)}
+
+
+class _NotTaken:
+    a: int = field(default=1, init=False)
+
+
+class _ForInit:
+    a: dataclasses.InitVar[int]
+
+
+class _OwnHash:
+    a: int = field(hash=False)
+
+
+class _HashAlone:
+    a: int = field(compare=False, hash=True)
+
+
+class _OutOfOrder:
+    a: int = 1
+    b: int = field()
+
+
+@pytest.mark.parametrize(
+    ("plain", "told"),
+    [
+        (_NotTaken, "a has init=False"),
+        (_ForInit, "a is an InitVar"),
+        (_OwnHash, "a has a hash of its own"),
+        (_HashAlone, "a has a hash of its own"),
+        (_OutOfOrder, "b has no default and stands behind a, which has one"),
+    ],
+)
+def test_what_is_not_honoured_is_refused_when_the_class_is_defined(plain: type[Any], told: str) -> None:
+    """Before: taken and ignored, or a SyntaxError when the first record was made."""
+    with pytest.raises(TypeError, match=told):
+        frozen(plain)
+
+
+def test_what_is_inherited_is_refused_where_it_is_not_honoured() -> None:
+    @frozen
+    class Base:
+        a: int = 1
+
+    class Below(Base):
+        b: int
+
+    with pytest.raises(TypeError, match="b has no default"):
+        frozen(Below)
+    assert frozen(kw_only=True)(Below)(b=2).b == 2  # type: ignore[call-arg]
