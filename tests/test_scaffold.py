@@ -58,6 +58,12 @@ def test_the_incremental_template_does_what_its_readme_says(tmp_path: Path) -> N
     assert load.rows == 2  # the new event, and the last one of the run before
     with duckdb.connect(str(tmp_path / "demo/warehouse.duckdb"), read_only=True) as warehouse:
         assert warehouse.execute("SELECT count(*), max(id) FROM events").fetchall() == [(6, 6)]
+    # The last event comes again with the newer version that the slice holds as well; by all columns the older one is last.
+    with (tmp_path / "demo/data/events.csv").open("a") as events:
+        events.write("6,ada,renamed,2024-03-02 13:00:00\n")
+    assert run(opened).exit_code == 0
+    with duckdb.connect(str(tmp_path / "demo/warehouse.duckdb"), read_only=True) as warehouse:
+        assert warehouse.execute("SELECT action FROM events WHERE id = 6").fetchall() == [("renamed",)]
 
 
 def test_a_name_that_yaml_would_read_as_a_number_stays_text(tmp_path: Path) -> None:

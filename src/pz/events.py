@@ -171,7 +171,7 @@ class RetryScheduled(Event):
 
 @frozen(slots=False, kw_only=True)
 class NodeCompleted(Event):
-    """A node ended; published exactly once per node. Blocks that do not apply are absent."""
+    """A node ended; published exactly once per node. Of what does not apply, error and timings are null, the rest is absent."""
 
     name: ClassVar[str] = "node_completed"
     node_id: str
