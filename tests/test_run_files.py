@@ -350,7 +350,7 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     assert set(errors(run(demo)).values()) == {
         (
             "PZ0722 file 'people.csv', line 3, column 'id': a value does not fit the column's type\n"
-            "hint: declare the column in `columns` with a type that fits every row, or correct the file"
+            "hint: give the column a type in `columns` that fits every row (varchar fits any), or correct the file"
         )
     }
     (tmp_path / "data/people.csv").write_text("id,name\n1,a,3\n")

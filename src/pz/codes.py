@@ -562,7 +562,11 @@ CODES: dict[Code, CodeInfo] = {
         "A node failed for a reason that has no code of its own.",
         "Read the message; `pz retry` continues when the cause is gone.",
     ),
-    Code.PZ0502: CodeInfo("retry", "There is no earlier run to continue.", "Run first."),
+    Code.PZ0502: CodeInfo(
+        "retry",
+        "There is no earlier run to continue, or none of that name.",
+        "Start one with `pz run`; `pz runs` lists what there is.",
+    ),
     Code.PZ0503: CodeInfo(
         "retry",
         "The earlier run has not finished, and its process is still there.",

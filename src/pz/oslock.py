@@ -38,6 +38,11 @@ class Owner:
     def __str__(self) -> str:
         return f"run {self.run} on host {self.host} (process {self.pid})"
 
+    @property
+    def place(self) -> str:
+        """The process alone, where the run is named already."""
+        return f"process {self.pid} on host {self.host}"
+
 
 class OsLock:
     """One exclusive lock; also excludes other threads and other `OsLock` objects of this process.

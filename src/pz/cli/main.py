@@ -46,6 +46,7 @@ _PAGE = Page(
 )
 
 
+_MISSING = "a verb is missing"
 _LOOKING = "Looking and housekeeping"
 _VERBS = {
     "init": "Project",
@@ -100,7 +101,7 @@ Version = Annotated[bool, option("--version", help="Print the versions of pz, Du
 def _bare(cli: Invocation, version: Version = False) -> int:
     """``pz`` without a verb: the version if asked for, else a usage error."""
     if not version:
-        raise usage_error("a verb is missing", "`pz --help` lists the verbs")
+        raise usage_error(_MISSING, "see `pz --help`")
     cli.output.out.line(_versions())
     return ExitCode.OK
 
@@ -148,6 +149,8 @@ def _usage(failure: click.ClickException) -> ProjectError:
     context = getattr(failure, "ctx", None)
     path = "pz" if context is None else context.command_path
     message = " ".join(failure.format_message().split()).rstrip(".")
+    if message == "Missing command":
+        message = _MISSING
     return usage_error(message[:1].lower() + message[1:], f"see `{path} --help`")
 
 

@@ -39,6 +39,7 @@ _FILES = {
     "connections": "connections.yml",
     "sidecar": "pipelines/configs/*.yml",
 }
+_OWN = "; connectors' own options are part of it where they apply"
 
 Keys = Annotated[
     list[str] | None,
@@ -57,8 +58,8 @@ def register(app: Group, panel: str) -> None:
 def _print_page(name: str, files: str) -> Page:
     return Page(
         f"Print the JSON Schema of {files}.",
-        """Editors that speak YAML take it to check and complete; connectors' own options are part of it where they apply. Name it
-        in the file's first line: # yaml-language-server: $schema=<path, seen from the file>.""",
+        f"""Editors that speak YAML take it to check and complete{_OWN if name == "connections" else ""}. Name it in the
+        file's first line: # yaml-language-server: $schema=<path, seen from the file>.""",
         ((f"pz schema {name} > {name}.schema.json", "keep it in a file"),),
     )
 

@@ -206,7 +206,7 @@ def _join(at: str, name: object) -> str:
 def _accepted(name: str, known: list[str]) -> str:
     close = _closest(name, known)
     listed = f"accepted options: {', '.join(known)}" if known else "no options are accepted here"
-    return f"{close}; {listed}" if close else listed
+    return f"{close} ({listed})" if close else listed
 
 
 def _closest(word: str, known: list[str]) -> str:

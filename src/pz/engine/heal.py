@@ -45,7 +45,7 @@ def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -
         over = entry.run_id != own_run and (not entry.live or entry.run_id in held)
         if over and entry.record is not None and entry.status is not RunStatus.SUCCESS:
             found.extend(_replay(prepared, entry, entry.record))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))  # several runs that did not store the same
 
 
 def heal_finished(

@@ -81,8 +81,13 @@ def prepare(
     plan = plan_graph(loaded.project, compiled.graph, registry, execution)
     unused = _unused_variables(loaded, compiled)
     idle = _nothing_to_do(request, compiled.graph, execution)
-    warnings = (*loaded.warnings, *compiled.warnings, *dry.warnings, *unused, *idle)
+    # Nothing can be done about a note on SQL that was not tried while a run is going on: those who look are told.
+    tried = (problem for problem in dry.warnings if request.verb in _LOOKING or problem.severity is not Severity.NOTE)
+    warnings = (*loaded.warnings, *compiled.warnings, *tried, *unused, *idle)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
+
+
+_LOOKING = frozenset({"plan", "validate"})
 
 
 def _unused_variables(loaded: Loaded, compiled: Compiled) -> Iterator[Problem]:

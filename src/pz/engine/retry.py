@@ -91,9 +91,8 @@ def _passed_test(entry: RunEntry) -> bool:
 
 def _still_running(entry: RunEntry) -> ProjectError:
     owner = owner_of(entry.path)
-    return ProjectError(
-        Problem(Code.PZ0503, f"run {entry.run_id} is still going on (held by {owner or 'another process'})")
-    )
+    by = "another process" if owner is None else owner.place if owner.run == entry.run_id else str(owner)
+    return ProjectError(Problem(Code.PZ0503, f"run {entry.run_id} is still going on (held by {by})"))
 
 
 def _continue(

@@ -148,7 +148,9 @@ class _Journal:
         self._writer.write(self._view(RunStatus.RUNNING))
 
     def warn(self, problem: Problem) -> None:
-        """Keep a warning or note and tell the bus."""
+        """Keep a warning or note and tell the bus; once, also of what an earlier run left and this one could not mend."""
+        if problem in self.problems:
+            return
         self.problems.append(problem)
         text = f"{problem.message} ({problem.where})" if problem.where else problem.message
         run_id = self.record.run_id

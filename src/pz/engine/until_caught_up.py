@@ -46,5 +46,5 @@ def _reason_to_stop(result: RunResult, passes: int, max_passes: int) -> str | No
     if not progress.stored_state:
         return "the pass stored no state"
     if passes >= max_passes:
-        return f"the limit of {max_passes} passes"
+        return f"the limit of {max_passes} passes is reached, and windows are left to be read; run again to go on"
     return None

@@ -185,7 +185,7 @@ class _Planner:
     def _sink(self, node: SinkNode) -> PlannedNode:
         connector = self.connections.connector(node.connection)
         copy, refusal = None, None
-        self._check_write(node, connector)
+        unsupported = self._check_write(node, connector)
         try:
             with os_refusals(), self.connections.sink(node.connection) as sink:
                 if isinstance(sink, ChecksOutputs):
@@ -197,7 +197,8 @@ class _Planner:
                 if isinstance(sink, CopyingSink):
                     self._speaks(node, sink.copy_format(output_spec(node)))
         except ConnectorError as failure:
-            refusal = _refusal(node, failure)
+            told = unsupported and failure.code is Code.PZ0324
+            refusal = None if told else _refusal(node, failure)
         if copy is not None and not self.project.engine.force_universal:
             way, mechanism = Way.NATIVE_COPY, copy.mechanism
         else:
@@ -231,13 +232,15 @@ class _Planner:
                 hint="keep one of the two, or give one another name, `path` or connection",
             )
 
-    def _check_write(self, node: SinkNode, connector: Connector) -> None:
+    def _check_write(self, node: SinkNode, connector: Connector) -> bool:
+        """Refuse what the capabilities do not hold; whether the strategy itself is that."""
         can, write = connector.capabilities, node.write
         needed = {
             WriteStrategy.MERGE: Capability.MERGE_WRITES,
             WriteStrategy.REPLACE: Capability.REPLACE_WRITES,
         }.get(write.strategy)
-        if needed is not None and needed not in can:
+        unsupported = needed is not None and needed not in can
+        if unsupported:
             self._refuse(node, Code.PZ0324, f"does not support write strategy '{write.strategy}'")
         if write.on_delete in (OnDelete.DELETE, OnDelete.SOFT) and Capability.APPLY_DELETES not in can:
             self._refuse(node, Code.PZ0339, f"cannot apply deletes (on_delete: {write.on_delete})")
@@ -246,6 +249,7 @@ class _Planner:
         ):
             self._refuse(node, Code.PZ0314, "cannot write partitioned output")
         self._check_pacing(node, connector)
+        return unsupported
 
     def _guarantees(self, node: SinkNode) -> Mapping[str, Guarantee]:
         """What holds for each dataset above the sink, by dataset name; for a pipeline that reads none, by the pipeline's."""

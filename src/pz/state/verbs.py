@@ -258,9 +258,8 @@ def _missing(state_dir: Path, key: str) -> StateError:
     if key in token_store(state_dir).raw.read():
         hint = "it has a token: start it over with --full-refresh, or with `pz cdc drop` for a cdc dataset"
         return StateError(Problem(Code.PZ0513, f"'{key}' has no stored watermark", hint=hint))
-    return StateError(
-        Problem(Code.PZ0513, f"'{key}' has no stored watermark", hint="list what there is with `pz state show`")
-    )
+    hint = "list what there is with `pz state show`; the first run stores one, and `sync: { initial: ... }` says where it begins"
+    return StateError(Problem(Code.PZ0513, f"'{key}' has no stored watermark", hint=hint))
 
 
 def _refused(message: str, hint: str) -> StateError:

@@ -34,6 +34,7 @@ __all__ = [
     "retention_line",
 ]
 
+_LAST_OF_A_CHAIN = "SinkWrite"  # `NodeKind.SINK_WRITE`, without importing the graph for every help page
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -66,8 +67,11 @@ def _blocks(event: NodeCompleted) -> list[str]:
 
 
 def error_lines(event: NodeCompleted) -> list[str]:
-    """The indented lines below a failed node: code, message, what is visible at the destination, hint."""
-    if event.error_code is None and event.error_message is None:
+    """The indented lines below a failed node: code, message, what is visible at the destination, hint.
+
+    The nodes of a fused chain fail together by one error, which stands below the last of them.
+    """
+    if (event.error_code is None and event.error_message is None) or (event.fused and event.kind != _LAST_OF_A_CHAIN):
         return []
     code = event.error_code or Code.PZ0501.value
     lines = f"error {code}: {event.error_message or 'failed'}".split("\n")

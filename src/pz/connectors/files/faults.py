@@ -19,7 +19,7 @@ _JSON_VALUE = re.compile(r'JSON transform error in file "(.*?)", in (?:line|reco
 _JSON_SYNTAX = re.compile(r'Malformed JSON in file "(.*?)", at byte \d+ in (?:line|record/value) (\d+)')
 _NO_FILE = re.compile(r"No files found that match the pattern")
 _QUOTED_PATH = re.compile(r"""["']([^"']*)["']""")
-_DECLARE = "declare the column in `columns` with a type that fits every row, or correct the file"
+_DECLARE = "give the column a type in `columns` that fits every row (varchar fits any), or correct the file"
 
 # What DuckDB says, what we say about the file, and the hint. The first that is found wins.
 _PLAIN = (
