@@ -195,6 +195,7 @@ def test_a_freshness_that_reaches_behind_the_first_day_is_fresh(tmp_path: Path) 
     assert got.code == 0, got.out
 
 
+@pytest.mark.usefixtures("connectors")
 @pytest.mark.parametrize(
     ("files", "line", "note"),
     [

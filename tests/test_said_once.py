@@ -82,6 +82,23 @@ def test_state_that_two_runs_could_not_store_is_told_once(tmp_path: Path, monkey
     assert demo.retry().exit_code == 0
 
 
+def test_a_limit_of_passes_says_that_windows_are_left(tmp_path: Path) -> None:
+    entities = (
+        "files: {connector: localfiles, root: data, entities: {people: {read: {columns: {id: bigint, name: varchar}, "
+    )
+    entities += "sync: {mode: incremental, cursor: id, initial: 0, max_window: 1, until: 9}}}}}\n"
+    sql = COPIED["pipelines/good.sql"].replace("'good')", "'good', strategy: 'merge', keys: ['id'])")
+    places = entities + "lake: {connector: duckdb, path: lake.duckdb}\n"
+    demo = project(tmp_path, {**COPIED, "connections.yml": places, "pipelines/good.sql": sql})
+    seen: list[Event] = []
+    demo.run(everything=True, until_caught_up=True, max_passes=1, on_event=seen.append)
+    said = [event.message for event in seen if isinstance(event, Notice)]
+    assert (
+        "stopped after 1 pass(es): the limit of 1 passes is reached, and windows are left to be read; run again to go on"
+        in said
+    )
+
+
 def test_a_run_that_is_going_on_is_named_once(tmp_path: Path) -> None:
     demo = project(
         tmp_path,
