@@ -64,7 +64,7 @@ CREATE TABLE t AS SELECT i AS id, (i % 5)::smallint AS s, (i * 0.25)::numeric(8,
   date '2024-01-01' + i AS d, timestamp '2024-01-01 00:00' + i * interval '6 hours' AS ts,
   timestamptz '2024-01-01 00:00+00' + i * interval '6 hours' AS z,
   CASE WHEN i % 4 > 0 THEN chr(64 + i % 40) || CASE WHEN i % 2 = 0 THEN 'a' ELSE 'B' END END AS t,
-  (i / 3.0)::float8 AS f, ('x' || i)::char(5) AS c
+  (i / 3.0)::float8 AS f, ('x' || i)::char(5) AS c, (i * 0.25)::numeric::money AS m
 FROM generate_series(-20, 60) i
 """
 
@@ -91,6 +91,8 @@ PREDICATES = [
     "(id % 2 = 0) AND (id > 3)",
     "(f > 3.3)",
     "(c <> 'x5')",
+    "(m > 2)",
+    "(m = 2.25)",
     "(length(t) = 2) AND (s < 2)",
     "(lower(t) = 'ha')",
     "(id > 1e1)",

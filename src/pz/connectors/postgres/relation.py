@@ -82,8 +82,8 @@ class Relation:
         attribute = self.attribute(column.name)
         if attribute is None or column.expression not in {quote(column.name), f"{quote(column.name)}::numeric"}:
             return False
-        if attribute.type.storage.name == "bpchar":
-            return False  # blanks at its end do not count there
+        if attribute.type.storage.name in {"bpchar", "money"}:
+            return False  # blanks at its end do not count there; money is compared with nothing but money
         return column.duckdb in _TRANSPARENT or column.duckdb.startswith("DECIMAL(")
 
     def select(self, columns: Sequence[ReadColumn], conditions: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ def explained(error: Exception, place: str, relations: Iterable[Relation]) -> Co
     text = str(error)
     relation = next(reversed(list(relations)), None)
     subject = relation.subject if relation is not None else place
-    found = re.search(rf"{MARK}(\d+)", text)
+    found = re.search(rf"(?<!'){MARK}(\d+)(?!')", text)  # in apostrophes it is our statement, which other errors quote
     if found and relation is not None:
         return unfit([relation.columns[int(found[1])]], subject)
     if _LOST.search(text):
