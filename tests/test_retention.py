@@ -18,6 +18,7 @@ from pz.runs.history import latest, list_runs
 from pz.runs.model import RecordedNode, RunRecord, RunResults, RunStatus
 from pz.runs.records import RECORD, RESULTS, write_record, write_results
 from pz.runs.retention import clean, clean_selection, sweep
+from pz.runs.unsettled import settle
 
 OK, BAD = RunStatus.SUCCESS, RunStatus.COMPLETED_WITH_FAILURES
 BASE = RunRecord("", 0, "demo", "2026-07-10T12:00:00.000Z", "run", (RecordedNode("0", "Pipeline", "p"),), "")
@@ -36,6 +37,20 @@ def a_run(state_dir: Path, status: RunStatus = OK, *, of: str | None = None, ori
 
 def with_data(state_dir: Path) -> set[Path]:
     return {path.parent for path in runs_root(state_dir).glob("*/staging.duckdb")}
+
+
+def directories(state_dir: Path) -> set[Path]:
+    return {path for path in runs_root(state_dir).iterdir() if path.is_dir() and not path.name.startswith(".")}
+
+
+def test_a_sweep_spares_the_staging_of_a_run_of_which_state_may_still_come(tmp_path: Path) -> None:
+    open_, settled = a_run(tmp_path, RunStatus.RUNNING), a_run(tmp_path, RunStatus.RUNNING)
+    settle(tmp_path, settled.name)
+    kept = [a_run(tmp_path) for _ in range(2)]
+    sweep(tmp_path, 2)
+    assert with_data(tmp_path) == {open_, *kept}
+    clean(tmp_path, keep_last=2)
+    assert with_data(tmp_path) == set(kept), "a person may still say so"
 
 
 def test_old_staging_and_its_wal_go_and_records_stay(tmp_path: Path) -> None:
@@ -134,7 +149,7 @@ def test_purge_removes_whole_directories_and_foreign_ones_before_any_run(tmp_pat
     clean(tmp_path, older_than=timedelta(0), purge=True, moment=datetime(2999, 1, 1, tzinfo=UTC))
     assert (runs_root(tmp_path) / "foreign").exists()
     clean(tmp_path, keep_last=1, purge=True)
-    assert {path for path in runs_root(tmp_path).iterdir() if path.is_dir()} == {runs[1]}
+    assert directories(tmp_path) == {runs[1]}
     last = latest(tmp_path)
     assert last is not None
     assert last.path == runs[1]
@@ -144,7 +159,7 @@ def test_a_run_that_died_before_it_began_never_takes_the_place_of_a_real_one(tmp
     real = a_run(tmp_path)
     RunDirectory.create(tmp_path).close()
     clean(tmp_path, purge=True)
-    assert [path for path in runs_root(tmp_path).iterdir() if path.is_dir()] == [real]
+    assert directories(tmp_path) == {real}
 
 
 def test_state_and_target_are_never_touched(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from deaths import dying
 from promises import Promise, stored_position
 from pz.engine.locking import hold_locks
 from pz.errors import Code, StateError
+from pz.runs.unsettled import unsettled_ids
 from pz.staging.prior_run import NotReused
 from pz.staging.session import StagingSession
 from pz.testing.reference import distribution_path
@@ -188,3 +190,43 @@ def test_a_retry_that_died_does_not_lend_its_newer_load_to_an_older_delivery(
     assert opened.run(everything=True).exit_code == 0
     flow.succeeded(since, "next")
     assert flow.broken(server, stored_position(root, flow.key)) is None
+
+
+def test_a_death_stays_in_sight_however_often_another_flow_ran_since(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    first, second = flows(root, "feed-append", "full-replace-streaming")
+    with dying(root, lambda point, nth, total: (point, nth) == ("advance_state.before", 1)) as died:
+        pz.open_project(root, environ={}).run(everything=True)
+    assert died
+    assert stored_position(root, first.key) is None
+    opened = pz.open_project(root, environ={})
+    for _ in range(12):
+        assert opened.run(f"flow{second.number}").exit_code == 0
+    assert opened.run(everything=True).exit_code == 0
+    assert sum(call.rows for call in Server(root / "far").script.calls("commit", "out0")) == 12, "it was repeated"
+    assert stored_position(root, first.key) == Server(root / "far").head()
+    assert unsettled_ids(root / ".pz") == frozenset()
+
+
+def test_what_nothing_can_come_of_is_looked_at_no_more(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    flows(root, "feed-append", "full-replace-streaming")
+    for _ in range(3):
+        with dying(root, lambda point, nth, total: (point, nth) == ("stage_rows.before", 1)) as died:
+            pz.open_project(root, environ={}).run(everything=True)
+        assert died
+    assert len(unsettled_ids(root / ".pz")) == 1, "each run has seen that nothing came of the one before"
+    assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
+    assert unsettled_ids(root / ".pz") == frozenset()
+
+
+def test_runs_of_an_earlier_version_are_looked_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    first, _ = flows(root, "feed-append", "full-replace-streaming")
+    with dying(root, lambda point, nth, total: (point, nth) == ("advance_state.before", 1)) as died:
+        pz.open_project(root, environ={}).run(everything=True)
+    assert died
+    shutil.rmtree(root / ".pz/runs/.open")
+    assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
+    assert sum(call.rows for call in Server(root / "far").script.calls("commit", "out0")) == 12
+    assert stored_position(root, first.key) == Server(root / "far").head()

@@ -11,7 +11,7 @@ from pz.graph.model import NodeKind, SinkNode
 from pz.runs.history import RunEntry
 from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord
 from pz.staging.meta import AttemptState, Ledger, NodeDone, SinkAttempt
-from pz.staging.session import StagingSession
+from pz.staging.session import STAGING_FILE, StagingSession
 from pz.state.advancement import CARRIED_FORWARD
 
 __all__ = ["Evidence", "evidence_of", "success_of"]
@@ -25,13 +25,15 @@ _DOUBTFUL = (AttemptState.BEGUN, AttemptState.UNKNOWN)
 class Evidence:
     """What a run has durably done, put together from its ledger and its results; results by node id.
 
-    ``doubtful`` are attempts whose outcome only the destination can tell.
+    ``doubtful`` are attempts whose outcome only the destination can tell. ``complete``: the ledger could be read, or is
+    gone for good.
     """
 
     record: RunRecord
     results: Mapping[str, NodeResult]
     done: Mapping[str, NodeDone]
     doubtful: tuple[SinkAttempt, ...] = ()
+    complete: bool = True
 
 
 def evidence_of(entry: RunEntry) -> Evidence | None:
@@ -44,6 +46,7 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
     done: dict[str, NodeDone] = {}
     committed: dict[str, SinkAttempt] = {}
     doubtful: tuple[SinkAttempt, ...] = ()
+    complete = True
     try:
         with StagingSession.open_read_only(entry.path) as session, session.cursor() as cursor:
             ledger = Ledger(cursor)
@@ -52,6 +55,7 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
             committed = {found.node_id: found for found in attempts if found.state is AttemptState.COMMITTED}
             doubtful = tuple(found for found in attempts if found.state in _DOUBTFUL)
     except StateError as unusable:
+        complete = not (entry.path / STAGING_FILE).exists()
         log.info("staging of run %s cannot be used: %s", entry.run_id, unusable.code)
     results = {node.id: node for node in (entry.results.nodes if entry.results else ())}
     for node in entry.record.nodes:
@@ -60,7 +64,7 @@ def evidence_of(entry: RunEntry) -> Evidence | None:
         if proven and (known is None or known.status is not NodeStatus.SUCCESS):
             rows = done[node.id].rows if node.id in done else 0
             results[node.id] = success_of(node, entry.run_id, committed.get(node.id), rows)
-    return Evidence(entry.record, results, done, doubtful)
+    return Evidence(entry.record, results, done, doubtful, complete)
 
 
 def success_of(node: RecordedNode | SinkNode, run_id: str, attempt: SinkAttempt | None, rows: int = 0) -> NodeResult:

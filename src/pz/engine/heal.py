@@ -21,10 +21,12 @@ from pz.engine.prepare import Prepared
 from pz.engine.reading import STATEFUL, entry_record
 from pz.errors import Code, ConnectorError, Problem, StateError
 from pz.events import EventBus
+from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.plan.specs import output_spec
-from pz.runs.history import RunEntry, list_runs
-from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunStatus
+from pz.runs.history import RunEntry
+from pz.runs.model import NodeResult, NodeStatus, RunRecord
+from pz.runs.unsettled import settle, unsettled
 from pz.staging.meta import SinkAttempt
 from pz.state.advancement import decide, outputs_below
 from pz.state.entries import Entry
@@ -32,20 +34,34 @@ from pz.state.kinds import StateFiles
 
 __all__ = ["heal", "heal_finished"]
 
-LOOK_BACK = 10
-
 
 def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
     """Replay the advancement of runs that died or could not store state. ``held`` are runs whose lock we have ourselves.
 
-    Returns what could not be stored. A run whose files cannot be used is passed over: its rows are simply read again.
+    Returns what could not be stored. A run whose files cannot be used is passed over: its rows are simply read again. A
+    run stays in sight, whatever ran since, until no state can come of it: a flow may rest for a long time after a death.
     """
     found: list[Problem] = []
-    for entry in list_runs(prepared.project.state_dir, LOOK_BACK):
-        over = entry.run_id != own_run and (not entry.live or entry.run_id in held)
-        if over and entry.record is not None and entry.status is not RunStatus.SUCCESS:
-            found.extend(_replay(prepared, entry, entry.record))
+    state_dir = prepared.project.state_dir
+    for entry in unsettled(state_dir):
+        if entry.run_id == own_run or (entry.live and entry.run_id not in held):
+            continue
+        if entry.record is None or entry.finished:
+            settle(state_dir, entry.run_id)
+            continue
+        replayed = _replay(prepared, entry, entry.record)
+        found.extend(replayed.problems)
+        if replayed.settled:
+            settle(state_dir, entry.run_id)
     return tuple(dict.fromkeys(found))  # several runs that did not store the same
+
+
+@frozen
+class _Replayed:
+    """What could not be stored, and whether nothing can come of the run any more."""
+
+    problems: tuple[Problem, ...] = ()
+    settled: bool = False
 
 
 def heal_finished(
@@ -68,7 +84,7 @@ def heal_finished(
         return ()
 
 
-def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Problem, ...]:
+def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> _Replayed:
     state_dir = prepared.project.state_dir
     files = StateFiles.read(state_dir)
     stored = {
@@ -79,17 +95,20 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Pro
         for source in prepared.graph.sources()
         if _may_heal(prepared, record, source) and _unchanged(stored.get(source.key), record.stored.get(source.key))
     ]
+    rest = _waiting(prepared, record, files) - {source.key for source in sources}
     # A dead run's staging is opened only for what may come of it: runs would pay for every death before them.
     evidence = evidence_of(entry) if sources else None
     if evidence is None:
-        return ()
+        return _Replayed(settled=not rest)
     wanted = {source.id for source in sources}
     candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
+    settled = not rest and evidence.complete
     if not candidates:
-        return ()
+        return _Replayed(settled=settled)
     seen = {source.key: stored.get(source.key) for source in sources}
-    decisions = decide(prepared.graph, _with_settled(prepared, evidence, sources), candidates)
-    return store_decisions(
+    results = _with_settled(prepared, evidence, sources)
+    decisions = decide(prepared.graph, results, candidates)
+    problems = store_decisions(
         state_dir,
         prepared.graph,
         tuple(d for d in decisions if d.key in seen),
@@ -99,6 +118,28 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> tuple[Pro
         full_refresh=bool(record.flags.get("full_refresh")),
         quiet=True,
     ).problems
+    open_ = any(
+        a.node_id not in results or results[a.node_id].status is not NodeStatus.SUCCESS for a in evidence.doubtful
+    )
+    return _Replayed(problems, settled and not problems and not open_)
+
+
+def _waiting(prepared: Prepared, record: RunRecord, files: StateFiles) -> frozenset[str]:
+    """The datasets of a run whose state is still what the run found, so that it may still be moved.
+
+    Of nodes that the project does not have (any more) only the record can tell which keep state.
+    """
+    by_id = prepared.graph.by_id
+    known = [node for found in record.nodes if isinstance(node := by_id.get(found.id), SourceNode)]
+    own = {node.key: prepared.plan[node.id].read_shape for node in known}
+    keys = {key for key, shape in own.items() if shape in STATEFUL} | ({*record.stored, *record.probes} - own.keys())
+    return frozenset(
+        key
+        for key in keys
+        if any(
+            _unchanged(entry, record.stored.get(key)) for entry in (files.watermarks.get(key), files.tokens.get(key))
+        )
+    )
 
 
 def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[SourceNode]) -> Mapping[str, NodeResult]:

@@ -6,6 +6,7 @@
     run_results.json      what became of it
     staging.duckdb        its data
 
+``.pz/runs/.open/<run id>`` is there until no state can come of the run any more (`runs.unsettled`).
 ``.pz/runs/.counter.json`` holds the last number given and its run; it changes under ``.pz/runs/.lock``.
 """
 
@@ -31,6 +32,7 @@ LOCK = "run.lock"
 NUMBER = "number"
 UNBORN = ".new-"
 GONE = ".gone-"
+OPEN = ".open"
 _LOCK_WAIT = 30.0
 _HOLD_WAIT = 2.0
 
@@ -159,6 +161,19 @@ def _next_number(state_dir: Path, run_id: str) -> int:
     return number
 
 
+def _open_all(root: Path) -> None:
+    """Where older versions have run: each of their runs is looked at once."""
+    if (root / OPEN).is_dir():
+        return
+    known = [path.name for path in run_paths(root.parent)]
+    aside = root / f"{UNBORN}{OPEN}"
+    aside.mkdir(exist_ok=True)
+    for run_id in known:
+        (aside / run_id).touch()
+    fsync_dir(aside)
+    aside.rename(root / OPEN)  # durable: ok - the caller's step
+
+
 def _give_birth(root: Path, run_id: str, number: int) -> OsLock:
     unborn, final = root / f"{UNBORN}{run_id}", root / run_id
     with step(Step.CREATE_RUN_DIR):
@@ -169,8 +184,11 @@ def _give_birth(root: Path, run_id: str, number: int) -> OsLock:
             (unborn / NUMBER).write_text(f"{number}\n", "ascii")
             fsync_file(unborn / NUMBER)
             fsync_dir(unborn)
+            _open_all(root)
             unborn.rename(final)
             fsync_dir(root)
+            (root / OPEN / run_id).touch()
+            fsync_dir(root / OPEN)
         except BaseException:
             lock.release()
             with suppress(OSError):

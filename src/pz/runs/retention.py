@@ -22,6 +22,7 @@ from pz.oslock import OsLock, is_free
 from pz.runs.directory import GONE, LOCK, UNBORN, is_live, run_paths, runs_root
 from pz.runs.history import RunEntry, load, newest_first
 from pz.runs.ids import is_run_id, started_at
+from pz.runs.unsettled import unsettled
 
 __all__ = ["CleanReport", "CleanedRun", "clean", "clean_selection", "sweep"]
 
@@ -55,8 +56,15 @@ class CleanReport:
 
 
 def sweep(state_dir: Path, keep_last: int | None) -> CleanReport:
-    """Remove the staging of all but the newest ``keep_last`` runs after a run (None: retention is off)."""
-    return CleanReport() if keep_last is None else clean(state_dir, keep_last=keep_last)
+    """Remove the staging of all but the newest ``keep_last`` runs after a run (None: retention is off).
+
+    Runs of which state may still come keep theirs: what they have delivered would be delivered again.
+    """
+    if keep_last is None:
+        return CleanReport()
+    return clean(
+        state_dir, keep_last=keep_last, spare=frozenset(run.run_id for run in unsettled(state_dir) if not run.finished)
+    )
 
 
 def clean_selection(keep_last: str | None, older_than: str | None) -> tuple[int | None, timedelta | None]:
@@ -80,17 +88,20 @@ def clean(
     purge: bool = False,
     dry_run: bool = False,
     moment: datetime | None = None,
+    spare: frozenset[str] = frozenset(),
 ) -> CleanReport:
     """Remove what the selector does not keep (by default all but the newest run); a dry run decides identically.
 
     ``older_than`` always keeps the newest run, ``keep_last=0`` keeps none. Directories that are no run have no date, so
-    only ``keep_last`` reaches them, as the oldest of all, and only with ``purge``.
+    only ``keep_last`` reaches them, as the oldest of all, and only with ``purge``. ``spare`` are runs that are kept whatever
+    the selector says.
     """
     units = _units(state_dir, purge)
     chosen = _by_age(units, older_than, moment or now()) if older_than is not None else _by_count(units, keep_last)
     report = _Removal(purge, dry_run)
     for unit in chosen:
-        report.unit(unit)
+        if spare.isdisjoint(path.name for path in unit):
+            report.unit(unit)
     if not dry_run:
         report.leftovers(runs_root(state_dir))
     return report.result()
