@@ -13,8 +13,8 @@ from pz import durable
 from pz.cursors import CursorType
 from pz.errors import Code, StateError
 from pz.runs.directory import RunDirectory
-from pz.runs.model import NodeResult, NodeStatus, RunResults, RunStatus
-from pz.runs.records import write_results
+from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunResults, RunStatus
+from pz.runs.records import write_record, write_results
 from pz.state.audit import read_audit
 from pz.state.entries import Binding, Entry, Token, Watermark
 from pz.state.locks import RunLocks, dataset_lock
@@ -92,6 +92,38 @@ def test_a_value_that_does_not_parse_or_is_the_current_one_is_refused(state_dir:
     assert read_audit(state_dir) == ()
 
 
+@pytest.mark.parametrize(
+    ("type_", "stored", "value", "fine"),
+    [
+        ("int", "5", "4294967295", True),
+        ("int", "5", "4294967296", False),
+        ("int", "5", "-2147483649", False),
+        ("bigint", "5", "18446744073709551615", True),
+        ("bigint", "5", "18446744073709551616", False),
+        ("bigint", "18446744073709551616", "18446744073709551617", True),
+        ("date", "2026-01-01", "2026-02-30", False),
+        ("timestamp", "2026-01-01T00:00:00.000000", "400000-01-01", False),
+    ],
+)
+def test_a_value_that_no_row_can_have_is_refused(
+    state_dir: Path, type_: str, stored: str, value: str, fine: bool
+) -> None:
+    kind = CursorType(type_)
+    watermark_store(state_dir).save("crm.other", Entry(Watermark("c", kind, stored), "r"), seen=None)
+    if fine:
+        (note,) = set_value(state_dir, "crm.other", value).notes
+        assert "never be read" in note
+    else:
+        with refused(Code.PZ0515):
+            set_value(state_dir, "crm.other", value)
+
+
+def test_only_a_later_value_is_said_to_pass_rows_over(state_dir: Path) -> None:
+    assert set_value(state_dir, KEY, "50").notes == ()
+    (note,) = set_value(state_dir, KEY, "60", dry_run=True).notes
+    assert "60 is later than 50" in note
+
+
 def test_a_dry_run_says_the_same_and_changes_nothing(state_dir: Path) -> None:
     run = a_run(state_dir, recorded("50.00"))
     for change in (
@@ -144,6 +176,35 @@ def test_a_rollback_that_finds_nothing_names_the_runs_that_recorded_something(st
     with refused(Code.PZ0514) as raised:
         rollback(state_dir, KEY, empty)
     assert raised.value.problems[0].advice == f"the newest that recorded one: {second} (50.00), {first} (40.00)"
+
+
+@pytest.mark.parametrize(
+    ("places", "used", "dataset"),
+    [
+        ({KEY: {"location": "dev", "dataset": "old"}}, {}, "old"),
+        ({KEY: {"location": "dev", "dataset": "new"}}, {}, "new"),
+        ({KEY: {"location": "dev", "dataset": ""}}, {}, ""),
+        ({}, {KEY: {"dataset": "new"}}, "new"),
+        ({}, {KEY: {"dataset": "old"}}, None),
+        ({}, {}, None),
+    ],
+)
+def test_rollback_brings_the_place_back_with_the_value_or_is_refused(
+    state_dir: Path, places: dict[str, dict[str, str]], used: dict[str, dict[str, str]], dataset: str | None
+) -> None:
+    moved = replace(ENTRY, binding=replace(ENTRY.binding, dataset="new"))
+    watermark_store(state_dir).save(KEY, moved, seen=ENTRY)
+    run = a_run(state_dir, recorded("50.00"))
+    record = RunRecord(run, 1, "p", "", "run", (), run, places=places, used=used)
+    write_record(state_dir / "runs" / run, record)
+    if dataset is None:
+        with refused(Code.PZ0514):
+            rollback(state_dir, KEY, run)
+        return
+    change = rollback(state_dir, KEY, run)
+    value = Watermark("price", CursorType.DECIMAL, "50.00")
+    assert watermark_store(state_dir).read()[KEY] == Entry(value, run, replace(ENTRY.binding, dataset=dataset))
+    assert len(change.notes) == (dataset != "new")
 
 
 def test_rollback_to_a_run_that_is_not_there_is_refused(state_dir: Path) -> None:

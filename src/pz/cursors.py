@@ -30,6 +30,7 @@ __all__ = [
     "Length",
     "add_window",
     "canonical",
+    "check_range",
     "compare",
     "highest",
     "literal",
@@ -83,6 +84,7 @@ _DATE = re.compile(r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})")
 _MOMENT = re.compile(r"([0-9]{4,6}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,30}))?)?")
 
 _HUGEINT_MAX = 2**127 - 1
+_RANGES = {CursorType.INT: (-(2**31), 2**32 - 1), CursorType.BIGINT: (-(2**63), 2**64 - 1)}
 _DECIMAL_DIGITS = 38
 _DAY = 86_400 * 10**9  # in nanoseconds, as all moments below
 _MICROSECOND = 1_000
@@ -98,6 +100,20 @@ def canonical(value: object, type_: CursorType) -> str:
     as nobody can tell which zone the column means. Aware datetimes become UTC. Raises `CursorError`.
     """
     return _spell(_read(value, type_), type_)
+
+
+def check_range(value: str, type_: CursorType, beside: str | None = None) -> None:
+    """Refuse a canonical whole number that no column of the type holds. Raises `CursorError`.
+
+    ``int`` stands for all types of up to 32 bits, signed or not, ``bigint`` for all wider ones: beyond 64 bits only where a
+    value ``beside`` it, that is known to come from the column, is beyond them too.
+    """
+    least, most = _RANGES.get(type_, (None, None))
+    if least is None or most is None or least <= int(value) <= most:
+        return
+    if type_ is CursorType.BIGINT and beside is not None and not least <= int(beside) <= most:
+        return
+    raise CursorError(f"{_shown(value)} is beyond what a column of type {type_} holds")
 
 
 def compare(left: str, right: str, type_: CursorType) -> int:

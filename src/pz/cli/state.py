@@ -39,7 +39,7 @@ _SHOW = Page(
 _SET = Page(
     "Give a stored watermark another value.",
     """Moves an existing watermark in either direction; the value is read as the stored type. The next run reads what lies
-    behind it.""",
+    behind it: with a later value than the stored one, rows are passed over, and a note says so.""",
     (
         ("pz state set crm.orders --value 2026-07-01", "asks before it writes"),
         ("pz state set crm.orders --value 41 --yes --reason 'replay'", "from a script"),
@@ -47,7 +47,8 @@ _SET = Page(
 )
 _ROLLBACK = Page(
     "Take a watermark back to what a run recorded.",
-    """Moves backward only; forward is `pz state set`. The next run reads the slices since then again.""",
+    """Moves backward only; forward is `pz state set`. The next run reads the slices since then again. The place that the run
+    read comes back with the value: if the project reads another one by now, the next run refuses it.""",
     (("pz state rollback crm.orders --to-run 20260710T120000000Z-ab12", "see `pz runs` for ids"),),
 )
 _CLEAR = Page(
@@ -147,6 +148,8 @@ def _can_ask() -> bool:
 
 
 def _confirmed(cli: Invocation, planned: Change) -> bool:
+    for note in planned.notes:
+        cli.output.err.line(printable(f"note: {note}"))
     cli.output.err.write(f"{_words(planned)}? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 

@@ -46,6 +46,7 @@ from pz.runs.history import leave_trace
 from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord, RunResults, RunStatus
 from pz.runs.records import ResultsWriter, write_record, write_results
 from pz.runs.retention import sweep
+from pz.runs.unsettled import settle
 from pz.staging.session import StagingSession
 from pz.state.entries import Binding
 
@@ -171,6 +172,8 @@ class _Journal:
         status = _terminal(self.results, cancelled, failed_late=any(p.severity is Severity.ERROR for p in problems))
         final = self._view(status)
         write_results(self.directory.path, final)
+        if status is RunStatus.SUCCESS:
+            settle(self.directory.path.parents[1], self.record.run_id)
         counts = {s: sum(r.status is s for r in self.results) for s in NodeStatus}
         self.bus.publish(
             RunCompleted(
@@ -229,6 +232,11 @@ def _record(
         stored=reading.stored_json(),
         used=reading.used_json(),
         probes=reading.slices_json({node.id: node.key for node in prepared.graph.sources()}),
+        places={
+            node.key: {"location": bindings[node.id].location, "dataset": bindings[node.id].dataset}
+            for node in prepared.graph.sources()
+            if node.key in reading.seen
+        },
         host=socket.gethostname(),
         pid=os.getpid(),
     )

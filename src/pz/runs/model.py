@@ -49,7 +49,8 @@ class RunRecord:
 
     ``number`` rises by one per run of the project and is taken under a lock. ``origin`` is the first run of a chain of
     retries (itself when there is none), ``retry_of`` the run directly continued. ``stored`` and ``used`` hold, per
-    dataset key, the state found and the state that the run read from (a full refresh stores 100 and uses nothing).
+    dataset key, the state found and the state that the run read from (a full refresh stores 100 and uses nothing),
+    ``places`` the digests of where it read.
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class RunRecord:
     stored: Mapping[str, Any] = field(default_factory=dict)
     used: Mapping[str, Any] = field(default_factory=dict)
     probes: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     host: str = ""
     pid: int = 0
 

@@ -112,6 +112,7 @@ def record_to_json(record: RunRecord) -> dict[str, Any]:
         "stored": dict(record.stored),
         "used": dict(record.used),
         "probes": dict(record.probes),
+        "places": {key: dict(place) for key, place in record.places.items()},
         "host": record.host,
         "pid": record.pid,
     }
@@ -134,6 +135,7 @@ def record_from_json(content: Mapping[str, Any]) -> RunRecord:
         stored=content["stored"],
         used=content["used"],
         probes=content["probes"],
+        places=content.get("places", {}),
         host=content["host"],
         pid=content["pid"],
     )

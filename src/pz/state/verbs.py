@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pz.cursors import CursorError, CursorType, canonical, compare
+from pz.cursors import CursorError, CursorType, canonical, check_range, compare
 from pz.errors import Code, Problem, StateError, os_problem
 from pz.frozen import frozen
 from pz.runs.directory import is_live, run_paths
@@ -66,23 +66,42 @@ def show(state_dir: Path, key: str | None = None) -> tuple[ShownState, ...]:
 def set_value(state_dir: Path, key: str, value: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
     """Give an existing watermark another value of its own type, in either direction; stamped as manual.
 
-    Also repairs an entry whose value is garbage. Raises `StateError`: PZ0513 no entry, PZ0515 the value does not parse or
-    is the current one, PZ0517 a run is in flight.
+    Also repairs an entry whose value is garbage. Raises `StateError`: PZ0513 no entry, PZ0515 the value does not parse,
+    is none that the cursor can have, or is the current one, PZ0517 a run is in flight.
     """
     with _editing(state_dir, key) as stored:
         _, type_ = _axis(key, stored)
         new = _parsed(value, type_)
         if stored.get("value") == new:
             raise _refused(f"the watermark of '{key}' is {new} already", "there is nothing to set")
+        notes = _forward(stored.get("value"), new, type_)
         changed = {**stored, "value": new, "runId": MANUAL}
         line = _line("set", key, stored, after=new, reason=reason)
-        return _apply(state_dir, key, stored, changed, line, dry_run)
+        return _apply(state_dir, key, stored, changed, line, dry_run, notes)
+
+
+def _forward(before: object, new: str, type_: CursorType) -> tuple[str, ...]:
+    """The note that a later value passes rows over. Raises `StateError` PZ0515 for one that no row can have."""
+    try:
+        known = canonical(before, type_)
+    except CursorError:  # garbage, which this repairs
+        known = None
+    try:
+        check_range(new, type_, known)
+    except CursorError as failure:
+        raise _refused(
+            str(failure), "nothing above it could ever be read; give a value that the cursor can have"
+        ) from failure
+    if known is None or compare(new, known, type_) <= 0:
+        return ()
+    return (f"{new} is later than {known}: rows between the two that were not read yet will never be read",)
 
 
 def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
-    """Take a watermark back to what an earlier run recorded for it.
+    """Take a watermark back to what an earlier run recorded for it, and with it to the place that the run read.
 
-    Raises `StateError`: PZ0514 when the run recorded nothing usable, PZ0515 when that is not backward, PZ0513, PZ0517.
+    A value means something only there: the next run refuses it (PZ0705) if the project reads another place by now. Raises
+    `StateError`: PZ0514 when the run recorded nothing usable, PZ0515 when that is not backward, PZ0513, PZ0517.
     """
     with _editing(state_dir, key) as stored:
         cursor, type_ = _axis(key, stored)
@@ -96,9 +115,34 @@ def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = Non
                 f"run {to_run} recorded a later value of '{key}' than the current one",
                 f"to move forward, use `pz state set {key} --value ...`",
             )
-        changed = {**stored, "value": recorded, "runId": to_run}
+        changed, moved = _at_its_place(state_dir, key, to_run, {**stored, "value": recorded, "runId": to_run})
+        notes += moved
         line = _line("rollback", key, stored, after=recorded, target=to_run, reason=reason)
         return _apply(state_dir, key, stored, changed, line, dry_run, notes)
+
+
+def _at_its_place(
+    state_dir: Path, key: str, run_id: str, entry: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The entry with the location and path that a run read the dataset at, and a note when those are others.
+
+    Raises `StateError` PZ0514 when the run, one of an earlier version, does not tell and the path may have been another.
+    """
+    run = find(state_dir, run_id)
+    record = None if run is None else run.record
+    where = None if record is None else record.places.get(key)
+    if where is None:
+        used = {} if record is None else record.used.get(key) or {}
+        if not entry.get("dataset") or used.get("dataset") == entry.get("dataset"):
+            return entry, ()
+        said = f"run {run_id} did not record which path of '{key}' it read"
+        raise StateError(Problem(Code.PZ0514, said, hint=f"move it with `pz state set {key} --value ...`"))
+    here = {name: entry.get(name, "") for name in where}
+    if here == dict(where):
+        return entry, ()
+    bare = {name: value for name, value in entry.items() if name not in where}
+    told = f"run {run_id} read '{key}' at another place than the present state is of; the value is kept with that place"
+    return {**bare, **{name: text for name, text in where.items() if text}}, (told,)
 
 
 def clear(state_dir: Path, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
