@@ -230,3 +230,43 @@ def test_runs_of_an_earlier_version_are_looked_at_once(tmp_path: Path) -> None:
     assert pz.open_project(root, environ={}).run(everything=True).exit_code == 0
     assert sum(call.rows for call in Server(root / "far").script.calls("commit", "out0")) == 12
     assert stored_position(root, first.key) == Server(root / "far").head()
+
+
+@pytest.mark.parametrize("verb", ["run", "retry"])
+@pytest.mark.parametrize("cells", [("feed-append",), ("full-replace-streaming",)])
+def test_a_run_that_died_after_its_last_output_ends_as_what_it_was(
+    tmp_path: Path, cells: tuple[str, ...], verb: str
+) -> None:
+    root = tmp_path / "project"
+    flows(root, *cells)
+    with dying(root, lambda point, nth, total: (point, nth) == ("finish_run.before", 1)) as died:
+        pz.open_project(root, environ={}).run(everything=True)
+    assert died
+    opened = pz.open_project(root, environ={})
+    (dead,) = opened.runs()
+    assert dead.dead
+    result = opened.run(everything=True) if verb == "run" else opened.retry()
+    assert result.exit_code == 0
+    (after,) = (entry for entry in opened.runs() if entry.run_id == dead.run_id)
+    assert (after.dead, str(after.status)) == (False, "success")
+    assert after.results is not None
+    assert all(node.status == "success" for node in after.results.nodes)
+
+
+def test_a_refused_run_leaves_no_directory(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    flows(root, "feed-append")
+    opened = pz.open_project(root, environ={})
+    assert opened.run(everything=True).exit_code == 0
+    (kept,) = opened.runs()
+    path = root / ".pz/state/sync-state.json"
+    stored = path.read_bytes()
+    path.write_bytes(b"{")
+    for _ in range(2):
+        with pytest.raises(StateError, match="PZ0706"):
+            opened.run(everything=True)
+    assert [p.name for p in (root / ".pz/runs").iterdir() if not p.name.startswith(".")] == [kept.run_id]
+    assert list((root / ".pz/runs").glob(".gone-*")) == []
+    path.write_bytes(stored)
+    assert opened.run(everything=True).exit_code == 0
+    assert [entry.number for entry in opened.runs()] == [4, 1]

@@ -87,7 +87,7 @@ def _facts(entry: RunEntry) -> dict[str, Any]:
         "runId": entry.run_id,
         "number": entry.number,
         "status": "dead" if entry.dead else entry.status.value,
-        "verb": None if record is None else record.verb,
+        "verb": None if record is None else "retry" if record.retry_of is not None else record.verb,
         "startedAt": record.started_at if record is not None else None if results is None else results.started_at,
         "finishedAt": None if results is None else results.finished_at,
         "succeeded": statuses.count("success"),

@@ -8,6 +8,7 @@ only when the stored state is still what that run had found. An attempt in doubt
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from pz.connectors.contract import CancelToken, Settlement
@@ -20,12 +21,14 @@ from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
 from pz.engine.reading import STATEFUL, entry_record
 from pz.errors import Code, ConnectorError, Problem, StateError
-from pz.events import EventBus
+from pz.events import EventBus, now, timestamp
 from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.plan.specs import output_spec
+from pz.runs.directory import hold
 from pz.runs.history import RunEntry
-from pz.runs.model import NodeResult, NodeStatus, RunRecord
+from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunResults, RunStatus
+from pz.runs.records import write_results
 from pz.runs.unsettled import settle, unsettled
 from pz.staging.meta import SinkAttempt
 from pz.state.advancement import decide, outputs_below
@@ -52,8 +55,29 @@ def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -
         replayed = _replay(prepared, entry, entry.record)
         found.extend(replayed.problems)
         if replayed.settled:
+            _conclude(entry, entry.record, held)
             settle(state_dir, entry.run_id)
     return tuple(dict.fromkeys(found))  # several runs that did not store the same
+
+
+def _conclude(entry: RunEntry, record: RunRecord, held: frozenset[str]) -> None:
+    """Write the terminal status of a dead run that had done all that it was to do; then nothing is left to be said of it."""
+    evidence = (
+        evidence_of(entry) if entry.dead or (entry.run_id in held and entry.status is RunStatus.RUNNING) else None
+    )
+    done = {} if evidence is None else evidence.results
+    nodes = tuple(done[node.id] for node in record.nodes if node.id in done)
+    if len(nodes) < len(record.nodes) or any(node.status is not NodeStatus.SUCCESS for node in nodes):
+        return
+    lock = None if entry.run_id in held else hold(entry.path, entry.run_id)
+    if lock is None and entry.run_id not in held:
+        return
+    finished = timestamp(now())
+    with suppress(OSError), lock or nullcontext():
+        write_results(
+            entry.path,
+            RunResults(entry.run_id, record.origin, RunStatus.SUCCESS, record.started_at, finished, nodes),
+        )
 
 
 @frozen
@@ -131,15 +155,17 @@ def _waiting(prepared: Prepared, record: RunRecord, files: StateFiles) -> frozen
     """
     by_id = prepared.graph.by_id
     known = [node for found in record.nodes if isinstance(node := by_id.get(found.id), SourceNode)]
-    own = {node.key: prepared.plan[node.id].read_shape for node in known}
-    keys = {key for key, shape in own.items() if shape in STATEFUL} | ({*record.stored, *record.probes} - own.keys())
-    return frozenset(
+    shapes = {node.key: prepared.plan[node.id].read_shape for node in known}
+    waiting = {
         key
-        for key in keys
-        if any(
-            _unchanged(entry, record.stored.get(key)) for entry in (files.watermarks.get(key), files.tokens.get(key))
-        )
-    )
+        for key, shape in shapes.items()
+        if shape in STATEFUL and _unchanged(files.of(key, shape).own, record.stored.get(key))
+    }
+    for key in {*record.stored, *record.probes} - shapes.keys():
+        stored: list[Entry | None] = [e for e in (files.watermarks.get(key), files.tokens.get(key)) if e is not None]
+        if any(_unchanged(entry, record.stored.get(key)) for entry in stored or [None]):
+            waiting.add(key)
+    return frozenset(waiting)
 
 
 def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[SourceNode]) -> Mapping[str, NodeResult]:

@@ -89,7 +89,10 @@ def hold(run_path: Path, run_id: str) -> OsLock | None:
 
 
 class RunDirectory:
-    """The directory of the run that this process executes, and the lock that says so. Close it last of all."""
+    """The directory of the run that this process executes, and the lock that says so. Close it last of all.
+
+    As a context it removes itself where the run is refused before it has a record.
+    """
 
     def __init__(self, path: Path, number: int, lock: OsLock) -> None:
         self.path = path
@@ -123,12 +126,27 @@ class RunDirectory:
         """Free the lock; from now on the run is finished, or dead if its results do not say how it ended."""
         self._lock.release()
 
+    def discard(self) -> None:
+        """Remove the directory of a run that was refused before anything moved: it is no part of the history.
+
+        Its number is not given again. What cannot be removed is passed over by whoever looks at runs.
+        """
+        root, gone = self.path.parent, self.path.with_name(f"{GONE}{self.run_id}")
+        with suppress(OSError):
+            self.path.rename(gone)  # durable: ok - a directory without a record counts as none
+            for leftover in gone.iterdir():
+                leftover.unlink()  # durable: ok - the same
+            gone.rmdir()  # durable: ok - the same
+            (root / OPEN / self.run_id).unlink(missing_ok=True)  # durable: ok - the same
+
     def __enter__(self) -> RunDirectory:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, Exception) and not (self.path / "run.json").exists():
+            self.discard()
         self.close()
 
 
