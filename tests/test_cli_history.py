@@ -69,6 +69,15 @@ def test_runs_as_json_hold_the_same_facts(tmp_path: Path) -> None:
     assert (facts["succeeded"], facts["failed"], facts["skipped"], facts["live"]) == (1, 1, 0, False)
 
 
+def test_a_retry_is_called_one(tmp_path: Path) -> None:
+    first = finished_run(tmp_path, 1)
+    with RunDirectory.create(tmp_path / ".pz") as again:
+        record = RunRecord(again.run_id, again.number, "shop", "", "run", (), origin=first, retry_of=first)
+        write_record(again.path, record)
+    facts = json.loads(pz(tmp_path, "runs", "--json").out)
+    assert [(run["verb"], run["retryOf"]) for run in facts] == [("retry", first), ("run", None)]
+
+
 def test_a_run_whose_process_is_gone_is_dead_and_one_that_is_held_is_running(tmp_path: Path) -> None:
     with open_run(tmp_path, 1):
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 import pz
@@ -68,3 +69,61 @@ def test_two_places_are_left_alone(tmp_path: Path, first: str, second: str) -> N
 def test_appends_to_one_folder_add_up(tmp_path: Path) -> None:
     assert run(two(tmp_path, "'lake', 'o'", "'other', 'o'")).exit_code == 0
     assert rows(tmp_path / "out/o/*.parquet") == [(1,), (1,)]
+
+
+def reader(tmp_path: Path, source: str, sink: str) -> pz.OpenProject:
+    """A project with a pipeline that writes and one that reads; the arguments of the calls of ``sink`` and ``source``."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to("out")
+    files = {
+        "pipelines/a.sql": f"INSERT INTO {{{{ sink({sink}) }}}}\nSELECT 1 AS id",
+        "pipelines/b.sql": f"INSERT INTO {{{{ sink('pg', 'copied') }}}}\nSELECT * FROM {{{{ source({source}) }}}}",
+    }
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as made:
+        made.execute("CREATE SCHEMA s; CREATE TABLE s.o (id int); CREATE TABLE t (id int)")
+    pg = "pg: { connector: postgres, host: h, database: d }\npg2: { connector: postgres, host: h, port: 5432, database: d }\n"
+    return project(tmp_path, {"connections.yml": CONNECTIONS + pg, **files})
+
+
+def told(opened: pz.OpenProject) -> list[str]:
+    return [problem.message for problem in opened.validate() if problem.code == "PZ0719"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sink"),
+    [
+        ("'lake', 'o', path: 'o/o.parquet', format: 'parquet'", "'lake', 'o', strategy: 'replace'"),
+        ("'lake', 'o', path: 'o/*.parquet', format: 'parquet'", "'other', 'o'"),
+        ("'lake', 'o', path: '**/*.parquet', format: 'parquet'", "'lake', 'o', path: 'deep/er'"),
+        ("'linked', 'o', path: '*/[a-z]*.csv'", "'free', 'o', path: 'out/x', format: 'csv'"),
+        ("'db', 's.o'", "'db2', 'S.O'"),
+        ("'pg', 'o'", "'pg2', 'public.o'"),
+    ],
+)
+def test_reading_what_the_same_run_writes_is_told_to_have_no_order(tmp_path: Path, source: str, sink: str) -> None:
+    opened = reader(tmp_path, source, sink)
+    (message,) = told(opened)
+    assert "not guaranteed" in message
+    (problem,) = (p for p in opened.plan().warnings if p.code == "PZ0719")
+    assert (str(problem.severity), "ref('a')" in problem.advice) == ("warning", True)
+    assert [p.code for p in opened.plan("b").warnings if p.code == "PZ0719"] == [], "the writer is not in this run"
+
+
+@pytest.mark.parametrize(
+    ("source", "sink"),
+    [
+        ("'lake', 'o', path: 'o/*.csv'", "'lake', 'o'"),
+        ("'lake', 'o', path: '*.parquet', format: 'parquet'", "'lake', 'o'"),
+        ("'lake', 'p', path: 'p/*.parquet', format: 'parquet'", "'lake', 'o'"),
+        ("'db', 't'", "'db2', 'o'"),
+        ("'pg', 't'", "'pg2', 'o'"),
+        ("'pg', 'other.o'", "'pg2', 'o'"),
+    ],
+)
+def test_reading_elsewhere_is_not_told(tmp_path: Path, source: str, sink: str) -> None:
+    assert told(reader(tmp_path, source, sink)) == []
+
+
+def test_a_flow_that_reads_its_own_output_has_an_order(tmp_path: Path) -> None:
+    sql = "INSERT INTO {{ sink('db', 'o', strategy: 'replace') }} SELECT * FROM {{ source('db', 'o') }}"
+    assert told(project(tmp_path, {"connections.yml": CONNECTIONS, "pipelines/a.sql": sql})) == []

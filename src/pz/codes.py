@@ -153,6 +153,7 @@ class Code(StrEnum):
     PZ0716 = "PZ0716"
     PZ0717 = "PZ0717"
     PZ0718 = "PZ0718"
+    PZ0719 = "PZ0719"
     PZ0720 = "PZ0720"
     PZ0721 = "PZ0721"
     PZ0722 = "PZ0722"
@@ -762,6 +763,11 @@ CODES: dict[Code, CodeInfo] = {
         "run, warning",
         "A dataset was read by change capture and is not any more; its source still keeps its log for it.",
         "Let go of it with `pz cdc drop`; `pz cdc status` shows how much is kept.",
+    ),
+    Code.PZ0719: CodeInfo(
+        "validate, plan, run, warning",
+        "A dataset reads what an output of the same run writes; which of the two comes first is not guaranteed.",
+        "Read the pipeline with `ref()` instead of its output, or run the two one after the other.",
     ),
     Code.PZ0720: CodeInfo(
         "run", "No file matches the path of a dataset.", "Correct the path, or declare `missing: empty`."

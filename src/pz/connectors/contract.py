@@ -32,6 +32,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (options)               ChecksDatasets, ChecksOutputs   options that cannot work together are refused while planning
     (one writer)            LocatesOutputs           tells when two outputs are one and the same
     (one opening)           LocatesConnections       tells when two connections lead to one and the same
+    (an order)              SeesOutputs              tells when a dataset is what an output writes
     (one place)             LocatesDatasets          tells where a dataset lies that does not lie where its name says
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (cancellation)          Cancellable              ends a call that waits for a silent far side
@@ -96,6 +97,7 @@ __all__ = [
     "LocatesConnections",
     "LocatesDatasets",
     "LocatesOutputs",
+    "SeesOutputs",
     "LogsMessages",
     "MarkedSession",
     "NamesCaptures",
@@ -983,6 +985,15 @@ class LocatesOutputs(Protocol):
 
         Raises PermanentError for an output that cannot be. Called while planning; free of effects.
         """
+        ...
+
+
+@runtime_checkable
+class SeesOutputs(Protocol):
+    """A source that can tell, offline, whether a dataset reads what an output of the same connector writes."""
+
+    def reads_output(self, dataset: DatasetSpec, connection: ConnectionSpec, output: OutputSpec) -> bool:
+        """``connection`` is the output's. Raises PermanentError for an output that cannot be. Free of effects."""
         ...
 
 

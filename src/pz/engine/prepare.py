@@ -83,7 +83,7 @@ def prepare(
     idle = _nothing_to_do(request, compiled.graph, execution)
     # Nothing can be done about a note on SQL that was not tried while a run is going on: those who look are told.
     tried = (problem for problem in dry.warnings if request.verb in _LOOKING or problem.severity is not Severity.NOTE)
-    warnings = (*loaded.warnings, *compiled.warnings, *tried, *unused, *idle)
+    warnings = (*loaded.warnings, *compiled.warnings, *tried, *plan.warnings, *unused, *idle)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
 
 

@@ -40,6 +40,7 @@ from pz.plan.connections import Connections
 from pz.plan.fusion import fuse
 from pz.plan.memory import budget
 from pz.plan.model import Plan, PlannedNode, Way
+from pz.plan.own_outputs import read_in_no_order
 from pz.plan.specs import dataset_spec, output_spec, read_hints
 from pz.project.model import DriftPolicy, Project, RetryPolicy, RetrySettings
 
@@ -68,7 +69,13 @@ def plan_graph(project: Project, graph: Graph, registry: Registry, execution: fr
     if project.on_source_drift is DriftPolicy.IGNORE and not project.engine.force_universal:
         nodes = fuse(graph, nodes, execution, planner.formats)
     memory = budget(project.engine)
-    return Plan(nodes, memory, tuple(thread_notes(project.engine.duckdb.threads, memory.duckdb, os.cpu_count() or 1)))
+    chosen = frozenset(graph.by_id) if execution is None else execution
+    return Plan(
+        nodes,
+        memory,
+        tuple(thread_notes(project.engine.duckdb.threads, memory.duckdb, os.cpu_count() or 1)),
+        tuple(read_in_no_order(planner.connections, graph, chosen)),
+    )
 
 
 def thread_notes(threads: int | None, memory: int, cores: int) -> Iterator[str]:

@@ -118,6 +118,11 @@ class Place:
         """A table of the file."""
         return Table.of(self.alias, entity)
 
+    def name_of(self, entity: str) -> str:
+        """One text for a table, which DuckDB finds whatever its case, whatever connection leads to the file."""
+        table = self.table(entity)
+        return f"{self.path} {table.schema.lower()}.{table.name.lower()}"
+
     @contextmanager
     def cursor(self, shared: OpenCursor | None) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor on which the file is attached: of the run's DuckDB where there is one."""

@@ -12,9 +12,11 @@ from pz.connectors.contract import (
     BatchOptions,
     CancelToken,
     Column,
+    ConnectionSpec,
     ConnectorError,
     DatasetSpec,
     NativeScan,
+    OutputSpec,
     Partition,
     PermanentError,
     ReadHints,
@@ -55,6 +57,10 @@ class DuckDbSource:
         return NativeScan(
             relation=self._relation(dataset, hints), mechanism="attach duckdb file", setup=(self._place.attach,)
         )
+
+    def reads_output(self, dataset: DatasetSpec, connection: ConnectionSpec, output: OutputSpec) -> bool:
+        """See `SeesOutputs`."""
+        return self._place.name_of(dataset.entity) == Place.of(connection).name_of(output.entity)
 
     def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
         """One partition: the table."""

@@ -64,8 +64,7 @@ class DuckDbSink:
 
     def place_of(self, output: OutputSpec) -> str:
         """The table in the file, which DuckDB finds whatever its case."""
-        table = self._place.table(output.entity)
-        return f"{self._place.path} {table.schema.lower()}.{table.name.lower()}"
+        return self._place.name_of(output.entity)
 
     def begin_write(self, output: OutputSpec, schema: pa.Schema) -> DuckDbSession:
         """A session; nothing touches the target before it commits."""

@@ -96,7 +96,7 @@ class LocalFiles:
     def validate(self, connection: ConnectionSpec) -> Sequence[str]:
         """The root must be something that can be a path."""
         try:
-            self._root(connection)
+            FileRoot.at(connection)
         except ConnectorError as error:
             return (f"root: {error.message}",)
         return ()
@@ -111,7 +111,7 @@ class LocalFiles:
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """A root that is there and can be listed, or that a write will create."""
-        directory = self._root(connection).directory
+        directory = FileRoot.at(connection).directory
         if not directory.exists():
             return ConnectionReport(True, "the root does not exist yet; a write creates it")
         try:
@@ -124,15 +124,10 @@ class LocalFiles:
         """The read side."""
         from pz.connectors.files.reading import FileSource
 
-        return FileSource(self._root(connection), self._cache)
+        return FileSource(FileRoot.at(connection), self._cache)
 
     def open_sink(self, connection: ConnectionSpec) -> FileSink:
         """The write side."""
         from pz.connectors.files.writing import FileSink
 
-        return FileSink(self._root(connection))
-
-    @staticmethod
-    def _root(connection: ConnectionSpec) -> FileRoot:
-        root = connection.options.get("root")
-        return FileRoot.of(connection.base_dir, None if root is None else str(root))
+        return FileSink(FileRoot.at(connection))

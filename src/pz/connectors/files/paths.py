@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import json
@@ -10,7 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pz.connectors.contract import PermanentError
+from pz.connectors.contract import ConnectionSpec, PermanentError
 from pz.connectors.localpath import local_path, real_path
 from pz.errors import Code
 from pz.frozen import frozen
@@ -72,6 +73,12 @@ class FileRoot:
             return cls(_absolute(base_dir), False)
         return cls(_absolute(local_path(base_dir, root)), True)
 
+    @classmethod
+    def at(cls, connection: ConnectionSpec) -> FileRoot:
+        """The root that a connection declares. Raises PermanentError PZ0353."""
+        root = connection.options.get("root")
+        return cls.of(connection.base_dir, None if root is None else str(root))
+
     def resolve(self, path: str) -> Path:
         """An absolute path, which may hold glob characters. Raises PermanentError PZ0365 or PZ0353."""
         given = local_path(Path(), path)
@@ -81,6 +88,16 @@ class FileRoot:
         if self.declared and not _inside(joined, self.directory):
             raise PermanentError("the path leaves the root of its connection", code=Code.PZ0365)
         return joined
+
+    def covers(self, path: str, directory: Path, name: str) -> bool:
+        """Whether a path or glob matches, or would, a file of this name in a directory; links are followed."""
+        pattern = self.resolve(path)
+        fixed = _static_part(pattern)
+        wild = pattern.parts[len(fixed.parts) :]
+        if not wild:
+            fixed, wild = fixed.parent, (fixed.name,)
+        start, there = real_path(fixed), real_path(directory)
+        return there.is_relative_to(start) and _fits(wild, (*there.relative_to(start).parts, name))
 
     def name_of(self, path: Path) -> str:
         """The path for messages: relative to the root where it lies inside."""
@@ -108,6 +125,17 @@ def _absolute(path: Path) -> Path:
 def _matches(pattern: Path) -> list[Path]:
     hits = glob.glob(str(pattern), recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     return sorted(Path(hit) for hit in hits)
+
+
+def _fits(pattern: Sequence[str], parts: Sequence[str]) -> bool:
+    """What `_matches` does, of names alone."""
+    if not pattern or not parts:
+        return not parts and all(part == "**" for part in pattern)
+    if pattern[0] == "**":
+        return _fits(pattern[1:], parts) or (not parts[0].startswith(".") and _fits(pattern, parts[1:]))
+    hidden = parts[0].startswith(".") and not pattern[0].startswith(".")
+    same = parts[0] == pattern[0] or (not hidden and fnmatch.fnmatchcase(parts[0], pattern[0]))
+    return same and _fits(pattern[1:], parts[1:])
 
 
 def _inside(path: Path, root: Path) -> bool:

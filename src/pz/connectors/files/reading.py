@@ -13,9 +13,11 @@ from pz.connectors.bounds import shaped
 from pz.connectors.contract import (
     BatchOptions,
     CancelToken,
+    ConnectionSpec,
     ConnectorError,
     DatasetSpec,
     NativeScan,
+    OutputSpec,
     Partition,
     PermanentError,
     ReadHints,
@@ -24,7 +26,7 @@ from pz.connectors.contract import (
 )
 from pz.connectors.files.delimited import check_bytes
 from pz.connectors.files.faults import explain_or_none
-from pz.connectors.files.formats import Format, ReadOptions
+from pz.connectors.files.formats import Format, ReadOptions, read_path
 from pz.connectors.files.paths import FileRoot, FileStamp, group_files, partition_id
 from pz.connectors.files.scan import FileSchema, discover, relation
 from pz.connectors.files.scratch import open_scratch, scratch
@@ -217,6 +219,13 @@ class FileSource:
             failing = fault(Code.PZ0720, _no_match(options), "INTEGER")
             return NativeScan(relation=f"(SELECT {failing} AS missing)", mechanism=f"read {options.format}")
         return self._whole(dataset, hints).native_scan()
+
+    def reads_output(self, dataset: DatasetSpec, connection: ConnectionSpec, output: OutputSpec) -> bool:
+        """See `SeesOutputs`: by the name that the file gets; for an append that of any run."""
+        from pz.connectors.files.writing import FileTarget
+
+        target = FileTarget.of(FileRoot.at(connection), output)
+        return self._root.covers(read_path(dataset.entity, dataset.options), target.directory, target.final.name)
 
     def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
         """A few dozen partitions at most, small files together. Raises PermanentError PZ0720 when no file matches."""

@@ -152,6 +152,10 @@ class Server:
     def __repr__(self) -> str:
         return f"Server({self.host}:{self.port}/{self.database})"
 
+    def place_of(self, table: str) -> str:
+        """One text for a table, whatever connection leads to it; a host that goes by several names is taken for several."""
+        return f"{self.host}:{self.port}/{self.database} {table}"
+
     def parameters(self) -> dict[str, str | int]:
         """libpq's parameters; keepalives find a peer that vanished without a word."""
         given: dict[str, str | int | None] = {

@@ -90,8 +90,7 @@ class PostgresSink:
 
     def place_of(self, output: OutputSpec) -> str:
         """See `LocatesOutputs`; a host that goes by several names is taken for several."""
-        server = self._server
-        return f"{server.host}:{server.port}/{server.database} {Name.of(output.entity)}"
+        return self._server.place_of(str(Name.of(output.entity)))
 
     def probe_output(self, output: OutputSpec) -> OutputProbe:
         """See `ProbingSink`: existence, kind, keys, privileges, and what the replace method needs."""

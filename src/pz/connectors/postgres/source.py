@@ -12,14 +12,17 @@ from pz.connectors.contract import (
     CancelToken,
     CaptureStatus,
     Column,
+    ConnectionSpec,
     CopyBlock,
     DatasetSpec,
     NativeScan,
+    OutputSpec,
     Partition,
     ReadHints,
     SourceProbe,
 )
 from pz.connectors.postgres.capture import Capture, CapturePartition, capturable, refuse_options
+from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import NO_LIMIT, Server, ended_by
 from pz.connectors.postgres.faults import translated
 from pz.connectors.postgres.few import few_rows
@@ -206,6 +209,13 @@ class PostgresSource:
             null_cursors=nulls,
             partitions=int(dataset.options.get("partitions") or proposed_count(relation)) if by_column else 1,
         )
+
+    def reads_output(self, dataset: DatasetSpec, connection: ConnectionSpec, output: OutputSpec) -> bool:
+        """See `SeesOutputs`: of a query nobody knows offline what it reads."""
+        if "query" in dataset.options:
+            return False
+        read, written = str(Name.of(dataset.entity)), str(Name.of(output.entity))
+        return self._server.place_of(read) == Server.of(connection).place_of(written)
 
     # --- change capture
 
