@@ -21,7 +21,6 @@ from pz.connectors.contract import (
     ReadHints,
     SourceProbe,
 )
-from pz.connectors.postgres.capture import Capture, CapturePartition, capturable, refuse_options
 from pz.connectors.postgres.catalog import Name
 from pz.connectors.postgres.connect import NO_LIMIT, Server, ended_by
 from pz.connectors.postgres.faults import translated
@@ -40,11 +39,9 @@ from pz.connectors.postgres.prerequisites import require
 from pz.connectors.postgres.relation import Relation, resolve
 from pz.connectors.postgres.scan_faults import explained
 from pz.connectors.postgres.scanner import MECHANISM, scannable
-from pz.connectors.postgres.slot_care import let_go, move_slots, status_of
 from pz.connectors.postgres.slots import slot_name
 from pz.connectors.postgres.snapshot import SharedSnapshot
 from pz.connectors.postgres.types import UNBOUNDED_NUMERIC
-from pz.connectors.postgres.window import change_schema
 from pz.cursors import CursorError, CursorType, canonical
 from pz.errors import Code, ConnectorError, PermanentError
 from pz.sqltext import quote
@@ -114,7 +111,11 @@ class PostgresSource:
     def schema(self, dataset: DatasetSpec) -> pa.Schema:
         """See `Source`. A pruned read carries fewer columns."""
         relation = self._relation(dataset)
-        return change_schema(relation) if dataset.change_capture else relation.schema(relation.columns)
+        if not dataset.change_capture:
+            return relation.schema(relation.columns)
+        from pz.connectors.postgres.window import change_schema
+
+        return change_schema(relation)
 
     def native_scan(self, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
         """See `Source`: that takes the live server."""
@@ -147,11 +148,15 @@ class PostgresSource:
     def check_dataset(self, dataset: DatasetSpec) -> None:
         """See `ChecksDatasets`: what change capture cannot do."""
         if dataset.change_capture:
+            from pz.connectors.postgres.capture import refuse_options
+
             refuse_options(dataset)
 
     def plan_read(self, dataset: DatasetSpec, hints: ReadHints) -> Iterable[Partition]:
         """See `Source`. One partition, or the ranges of the partition column."""
         if dataset.change_capture:
+            from pz.connectors.postgres.capture import Capture, CapturePartition
+
             return [CapturePartition(Capture(self._server, self._relation(dataset), dataset))]
         column = dataset.options.get("partition_column")
         if column is None:
@@ -225,16 +230,22 @@ class PostgresSource:
 
     def acknowledge(self, datasets: Sequence[DatasetSpec]) -> None:
         """See `CapturingSource`: each slot moves to the least of its datasets' positions; without one for all, not at all."""
+        from pz.connectors.postgres.slot_care import move_slots
+
         with translated(self._server.place), self._server.control(patient=True) as connection:
             move_slots(connection, datasets)
 
     def capture_status(self, dataset: DatasetSpec) -> CaptureStatus:
         """See `CapturingSource`."""
+        from pz.connectors.postgres.slot_care import status_of
+
         with translated(self._server.place), self._server.control() as connection:
             return status_of(connection, dataset)
 
     def drop_capture(self, dataset: DatasetSpec) -> str:
         """See `CapturingSource`. Raises PermanentError PZ0743 for a slot that is not ours."""
+        from pz.connectors.postgres.slot_care import let_go
+
         with translated(self._server.place), self._server.control() as connection:
             return let_go(connection, dataset)
 
@@ -261,7 +272,11 @@ class PostgresSource:
                     nullcontext() if connection else ended_by(self._cancel, one),
                 ):
                     found = resolve(one, dataset)
-                    self._relations[key] = capturable(found) if dataset.change_capture else found
+                    if dataset.change_capture:
+                        from pz.connectors.postgres.capture import capturable
+
+                        found = capturable(found)
+                    self._relations[key] = found
             return self._relations[key]
 
     @staticmethod
