@@ -126,6 +126,33 @@ def test_a_failing_pipeline_skips_what_is_below_and_nothing_else(tmp_path: Path)
     assert "Ann" not in errors(result)["bad"], "a row value reached the error"
 
 
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "  nme",
+            "dataset 'files.people' has no column 'nme', which is read by pipeline 'people' (pipelines/people.sql:3)",
+        ),
+        ("  name + 1", "(pipelines/people.sql:3)"),
+        ("  nothing_such(name)", "Scalar Function with name nothing_such does not exist! Did you mean"),
+    ],
+)
+def test_sql_that_does_not_fit_what_was_read_is_told_with_its_place(
+    tmp_path: Path, line: str, said: str, *, staged: bool
+) -> None:
+    """No columns are declared, so it shows only now."""
+    head, tail = COPY.splitlines()
+    files = {"data/people.csv": PEOPLE, "pipelines/people.sql": f"{head}\n{tail.replace('*', f'id,{chr(10)}{line}')}"}
+    if staged:
+        files["pipelines/configs/people.yml"] = "pipeline: people\nchecks:\n  - not_null: [id]\n"
+    result = run(project(tmp_path, files))
+    assert result.exit_code == 1
+    found = [node.error for node in result.nodes if node.error is not None]
+    assert {error.code for error in found} == {Code.PZ0401}
+    assert all(said in error.message and "people.sql:3)" in error.message for error in found)
+
+
 def test_append_adds_a_file_per_run_and_replace_keeps_one(tmp_path: Path) -> None:
     files = {
         "data/people.csv": PEOPLE,

@@ -550,7 +550,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0401: CodeInfo(
         "before a run",
-        "The SQL of a pipeline does not compile against the declared columns.",
+        "The SQL of a pipeline does not compile against the declared columns, or against what was read.",
         "Correct the SQL or the column contract; the message is DuckDB's.",
     ),
     Code.PZ0500: CodeInfo(

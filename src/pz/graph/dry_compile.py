@@ -19,6 +19,7 @@ from pz.graph.sql import bind_constants, watermark_sentinel
 from pz.graph.watermarks import value_sql
 from pz.project.model import CheckKind, Location, SyncMode
 from pz.project.nearmiss import did_you_mean
+from pz.sqlfaults import line_of, shortened
 from pz.sqltext import qualified, quote
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ __all__ = ["dry_compile"]
 
 _RUN_ID = "20000101T000000000Z-0000"
 _RUN_STARTED_AT = "2000-01-01T00:00:00.000000"
-_NOISE = re.compile(r"^(LINE \d+:|\s*\^|Candidate functions:|\t)")
 _NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
-_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 
 
 def dry_compile(graph: Graph) -> tuple[Problem, ...]:
@@ -98,7 +97,7 @@ class _Trial:
             )  # durable: ok - in memory
         except duckdb.Error as failure:
             self._untried[node.id] = ""
-            message = f"no table can be made from the columns: of dataset '{node.key}': {_shortened(failure)}"
+            message = f"no table can be made from the columns: of dataset '{node.key}': {shortened(failure)}"
             yield _at(Problem(Code.PZ0401, message), node.read.location or node.location, None)
 
     def _pipeline(self, node: PipelineNode) -> Iterator[Problem]:
@@ -122,8 +121,8 @@ class _Trial:
             self._leave_out(f"pipeline '{node.name}'", why, node.location)
         except duckdb.Error as failure:
             self._untried[node.id] = ""
-            problem = Problem(Code.PZ0401, f"the SQL does not compile: {_shortened(failure)}", hint=self._hint(failure))
-            line = _line_of(failure)
+            problem = Problem(Code.PZ0401, f"the SQL does not compile: {shortened(failure)}", hint=self._hint(failure))
+            line = line_of(failure)
             yield _at(problem, node.location, None if line is None else node.file_line(line))
 
     def _check(self, node: CheckNode) -> Iterator[Problem]:
@@ -138,7 +137,7 @@ class _Trial:
         except duckdb.PermissionException:
             self._leave_out(f"check '{node.name}'", f"check '{node.name}' reads files by itself", node.location)
         except duckdb.Error as failure:
-            message = f"the SQL of check '{node.name}' does not compile: {_shortened(failure)}"
+            message = f"the SQL of check '{node.name}' does not compile: {shortened(failure)}"
             syntax = isinstance(failure, duckdb.ParserException)
             hint = "a check is one query, whose rows are the violations" if syntax else None
             if "{{" in (node.check.sql or ""):
@@ -210,14 +209,3 @@ class _Trial:
 
 def _at(problem: Problem, location: Location | None, line: int | None) -> Problem:
     return problem if location is None else problem.at(location.file, line if line is not None else location.line)
-
-
-def _line_of(failure: Exception) -> int | None:
-    match = _LINE.search(str(failure))
-    return None if match is None else int(match[1])
-
-
-def _shortened(failure: Exception) -> str:
-    """The first useful lines of a DuckDB message: what is wrong and what it suggests, without the echo of the SQL."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip() and not _NOISE.match(line)]
-    return " ".join(lines[:3]).removeprefix("Binder Error: ").removeprefix("Catalog Error: ")

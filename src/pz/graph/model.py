@@ -123,6 +123,13 @@ class PipelineNode(Node):
         """The line of the pipeline's file behind a line of ``sql``, both from 1; None when it is not from there."""
         return (self.lines[sql_line - 1] or None) if 0 < sql_line <= len(self.lines) else None
 
+    def place(self, sql_line: int | None) -> str:
+        """`` (file:line)`` of a line of ``sql``, or of the pipeline where that is not known; empty without a file."""
+        if self.location is None:
+            return ""
+        line = self.file_line(sql_line) if sql_line is not None else None
+        return f" ({self.location.file}:{line or self.location.line})"
+
 
 @frozen(slots=False, kw_only=True)
 class CheckNode(Node):

@@ -34,6 +34,7 @@ from pz.connectors.files.values import Care, fault
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
 from pz.frozen import frozen
+from pz.sqlfaults import unknown_column
 from pz.sqltext import literal as sql_literal
 from pz.sqltext import quote
 
@@ -130,9 +131,9 @@ class FilePartition:
                 yield from _held_back(sized(pieces, options), cancel, self.verify)
         except (duckdb.Error, OSError, pa.ArrowException) as error:  # a failing stream surfaces as any of them
             cancel.raise_if_set()
-            raise self.explain(error) or PermanentError(
-                f"reading failed ({type(error).__name__})", code=Code.PZ0722
-            ) from error
+            column = unknown_column(error)
+            why = f"reading failed ({type(error).__name__})" if column is None else f"there is no column '{column}'"
+            raise self.explain(error) or PermanentError(why, code=Code.PZ0722) from error
         finally:
             connection.close()
 

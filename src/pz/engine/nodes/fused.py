@@ -18,8 +18,9 @@ from pz.connectors.contract import BatchOptions, LiveScanningSource, NativeScan,
 from pz.durable import Step, step
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.explain import explained
+from pz.engine.nodes.known_columns import columns_known
 from pz.engine.nodes.native_copy import run_copy
-from pz.engine.nodes.pipeline import bound_sql
+from pz.engine.nodes.pipeline import bound_sql, compiling
 from pz.engine.nodes.scans import ended_by, whole_scan
 from pz.errors import PermanentError
 from pz.graph.model import Node, PipelineNode, SinkNode, SourceNode
@@ -61,9 +62,11 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
         _provided(context, cursor, source_node, source) as scan,
     ):
         relation = f"(\n{bound_sql(context, pipeline)}\n)"
+        with compiling(pipeline):
+            columns = describe(cursor, relation)
         output = replace(
             output_spec(sink_node),
-            columns=describe(cursor, relation),
+            columns=columns,
             origin=context.run.record.origin,
             node=sink_node.id,
         )
@@ -89,7 +92,7 @@ def _provided(
     scan = whole_scan(source, dataset, hints)
     if scan is not None:
         context.run.staging.run_setup(scan.setup)
-        with step(Step.MATERIALIZE):
+        with step(Step.MATERIALIZE), columns_known(context, node, hints):
             cursor.execute(f"CREATE OR REPLACE VIEW {relation} AS SELECT * FROM {scan.relation}")
         with ended_by(context.cancel, scan):
             yield scan

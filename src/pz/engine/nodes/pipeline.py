@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import find_column
 from pz.cursors import CursorType
 from pz.durable import Step
 from pz.engine.outcome import Outcome
+from pz.errors import Code, NodeError, Problem
 from pz.graph import sql as graph_sql
 from pz.graph.model import PipelineNode
 from pz.graph.watermarks import value_sql
+from pz.sqlfaults import line_of, shortened
 from pz.sqltext import quote
 from pz.staging.completion import complete_node, count_rows
 from pz.staging.fingerprint import describe
@@ -18,7 +22,7 @@ from pz.staging.fingerprint import describe
 if TYPE_CHECKING:
     from pz.engine.context import NodeContext
 
-__all__ = ["bound_sql", "materialize"]
+__all__ = ["bound_sql", "compiling", "materialize"]
 
 
 def bound_sql(context: NodeContext, node: PipelineNode) -> str:
@@ -26,6 +30,23 @@ def bound_sql(context: NodeContext, node: PipelineNode) -> str:
     record = context.run.record
     watermarks = {**_typed_nulls(context, node), **context.run.watermarks}
     return graph_sql.bind(node.sql, watermarks, record.origin, record.origin_started_at)
+
+
+@contextmanager
+def compiling(node: PipelineNode) -> Iterator[None]:
+    """Raise NodeError PZ0401, with the place in the pipeline's file, when its SQL does not fit what it reads.
+
+    The statement that runs in the block has the SQL from its second line on.
+    """
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as failure:
+        message = f"the SQL of pipeline '{node.name}' does not compile: {shortened(failure)}"
+        line = line_of(failure)
+        place = node.place(None if line is None else line - 1)
+        raise NodeError(Problem(Code.PZ0401, message + place)) from failure
 
 
 def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
@@ -56,7 +77,8 @@ def materialize(context: NodeContext, node: PipelineNode) -> Outcome:
     kind = "VIEW" if node.is_view else "TABLE"
     create = f"CREATE OR REPLACE {kind} staging.{quote(node.name)} AS (\n{bound_sql(context, node)}\n)"
     with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.MATERIALIZE) as tx:
-        tx.execute(create)
+        with compiling(node):
+            tx.execute(create)
         if node.passes_through:
             return Outcome(count_rows(cursor, f"staging.{quote(node.name)}"))
         if node.is_view:

@@ -15,6 +15,7 @@ from pz.engine.nodes import changes, lints, partitions
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.drift import look_for_drift
 from pz.engine.nodes.explain import explained
+from pz.engine.nodes.known_columns import columns_known
 from pz.engine.nodes.landing import Landing
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, PermanentError, Problem
@@ -38,7 +39,8 @@ def load(context: NodeContext, node: SourceNode) -> Outcome:
         if reused is not None:
             return reused
     landing = Landing.of(context, node)
-    outcome, done = _read(context, landing)
+    with columns_known(context, node, landing.hints):
+        outcome, done = _read(context, landing)
     return replace(outcome, blocks={**outcome.blocks, **look_for_drift(context, landing, done)})
 
 
