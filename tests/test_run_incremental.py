@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import duckdb
 import pytest
 
 import pz
+from deaths import dying
+from pz.connectors.contract import CancelToken
 from pz.errors import Code, ProjectError, StateError
+from pz.events import Event, NodeCompleted, Notice
+from pz.graph.model import NodeKind
 from running import errors, project, rows, run
 
 CONNECTIONS = """
@@ -261,3 +266,58 @@ def test_a_damaged_state_file_is_refused_and_left_in_place(tmp_path: Path) -> No
         run(opened)
     assert refused.value.code is Code.PZ0706
     assert path.read_bytes() == cut
+
+
+def cancelling(token: CancelToken) -> Callable[[Event], None]:
+    """Cancel as soon as an output is told to be committed."""
+
+    def seen(event: Event) -> None:
+        if isinstance(event, NodeCompleted) and event.kind == NodeKind.SINK_WRITE:
+            token.cancel()
+
+    return seen
+
+
+def test_a_stop_that_comes_when_all_is_committed_does_not_hold_back_the_state(tmp_path: Path) -> None:
+    write_events(tmp_path, (1, "2024-01-01", "a"))
+    opened, token = demo(tmp_path, APPEND), CancelToken()
+    result = opened.run(everything=True, on_event=cancelling(token), cancel=token)
+    assert (result.exit_code, watermark(tmp_path)) == (0, "2024-01-01T00:00:00.000000")
+    assert errors(run(opened)) == {}
+    assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1]
+
+
+def test_a_stop_between_two_passes_ends_them(tmp_path: Path) -> None:
+    write_events(tmp_path, *((n, f"2024-01-{n:02}", "x") for n in range(1, 11)))
+    opened = demo(tmp_path, APPEND, ", initial: '2023-12-31', max_window: 3d, until: '2024-01-10'")
+    token, said = CancelToken(), list[str]()
+    stop = cancelling(token)
+
+    def seen(event: Event) -> None:
+        stop(event)
+        if isinstance(event, Notice):
+            said.append(event.message)
+
+    result = opened.run(everything=True, until_caught_up=True, on_event=seen, cancel=token)
+    assert result.exit_code == 3
+    assert "stopped after 1 pass(es): cancelled; run again to go on" in said
+    assert watermark(tmp_path) == "2024-01-03T00:00:00.000000"
+    assert opened.run(everything=True, until_caught_up=True).exit_code == 0
+    assert sorted(row[0] for row in rows(tmp_path / "out/e/*.parquet")) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_full_refresh_that_reads_nothing_starts_over(tmp_path: Path, dies: bool) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    write_events(root, (9, "2024-01-09", "old"))
+    opened = demo(root, MERGE)
+    run(opened)
+    write_events(root)
+    with dying(root, lambda point, nth, total: dies and point == "advance_state.before") as died:
+        run(opened, full_refresh=True)
+    assert bool(died) == dies
+    write_events(root, (1, "2023-01-01", "new"))
+    assert errors(run(opened)) == {}
+    assert shop(root) == [(1, "new"), (9, "old")]
+    assert watermark(root) == "2023-01-01T00:00:00.000000"

@@ -33,15 +33,8 @@ def advance(
     context: RunContext,
     results: Iterable[NodeResult],
     seen: Mapping[str, Entry | None],
-    *,
-    cancelled: bool,
 ) -> Advanced:
-    """Decide and store for every dataset of the run.
-
-    A cancelled run leaves all state as it was.
-    """
-    if cancelled:
-        return Advanced()
+    """Decide and store for every dataset of the run. Not for a run that was cut short: the next one heals it."""
     with context.staging.cursor() as cursor:
         done = {entry.node_id: entry for entry in Ledger(cursor).nodes_done()}
     by_id = {result.id: result for result in results}

@@ -127,7 +127,8 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> _Replayed
     wanted = {source.id for source in sources}
     candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
     settled = not rest and evidence.complete
-    if not candidates:
+    full_refresh = bool(record.flags.get("full_refresh"))
+    if not candidates and not full_refresh:  # a full refresh that read nothing leaves no state
         return _Replayed(settled=settled)
     seen = {source.key: stored.get(source.key) for source in sources}
     results = _with_settled(prepared, evidence, sources)
@@ -139,7 +140,7 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> _Replayed
         run_id=record.run_id,
         seen=seen,
         bindings=bindings_of(prepared.project, prepared.graph, prepared.registry),
-        full_refresh=bool(record.flags.get("full_refresh")),
+        full_refresh=full_refresh,
         quiet=True,
     ).problems
     open_ = any(

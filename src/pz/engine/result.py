@@ -59,7 +59,7 @@ class RunResult:
     @property
     def exit_code(self) -> int:
         """0 everything succeeded; 1 a node failed or state could not be stored; 3 cancelled or fatal."""
-        if self.nothing_to_do or self.status is RunStatus.SUCCESS:
+        if self.nothing_to_do or (self.status is RunStatus.SUCCESS and not self.cancelled):
             return 0
         return 1 if self.status is RunStatus.COMPLETED_WITH_FAILURES else 3
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pz.connectors.contract import CancelToken
-from pz.engine.advance import advance
+from pz.engine.advance import Advanced, advance
 from pz.engine.bindings import bindings_of
 from pz.engine.capture import acknowledge, mark_pending_snapshots, tell_left_captures
 from pz.engine.context import RunContext
@@ -94,12 +94,12 @@ def execute(
             if prior is not None:
                 prior.inherit(context, journal.add)
             _dispatch(context, prepared, request, journal)
-            advanced = advance(context, journal.results, reading.seen, cancelled=cancel.cancelled)
-        for kept in () if cancel.cancelled else acknowledge(prepared, bindings):
+            # Asked once: a signal that comes when all is committed must not keep the state of a success from its place.
+            cut = cancel.cancelled and any(found.status is not NodeStatus.SUCCESS for found in journal.results)
+            advanced = Advanced() if cut else advance(context, journal.results, reading.seen)
+        for kept in () if cut else acknowledge(prepared, bindings):
             journal.warn(kept)
-        result = journal.finish(
-            cancelled=cancel.cancelled, problems=advanced.problems, keep_last=prepared.project.keep_last
-        )
+        result = journal.finish(cancelled=cut, problems=advanced.problems, keep_last=prepared.project.keep_last)
         return replace(result, progress=Progress.of(reading, stored=bool(advanced.written)))
 
 

@@ -10,7 +10,7 @@ if this run's load is that run's: a load that was read anew may differ from what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
 
@@ -19,8 +19,8 @@ from pz.errors import Code, Problem, StateError
 from pz.frozen import frozen
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.runs.model import NodeResult, NodeStatus
-from pz.state.entries import Binding, Entry, EntryStore, Token, Value, Watermark
-from pz.state.sync_state import SNAPSHOT_PENDING
+from pz.state.entries import Binding, Entry, EntryStore, Token, Value, Watermark, entry_to_json
+from pz.state.sync_state import SNAPSHOT_PENDING, is_pending
 
 __all__ = ["CARRIED_FORWARD", "REUSED", "Decision", "Stored", "Verdict", "decide", "outputs_below", "store"]
 
@@ -147,8 +147,8 @@ def store(
 
     ``seen`` is what the run read before it began, by key; if that is no longer stored, another run has moved on and this
     one is refused (PZ0520), unless what is stored is the candidate itself. A watermark never moves back, except by
-    a full refresh, which means to start over; that also replaces what another way of reading the dataset has stored. All
-    failures are collected in one PZ0527; none is raised.
+    a full refresh, which means to start over: one that read nothing leaves no state, and what another way of reading the
+    dataset has stored is replaced. All failures are collected in one PZ0527; none is raised.
     """
     written: list[str] = []
     unchanged: list[str] = []
@@ -162,8 +162,9 @@ def store(
         stays = before is not None and value is not None and not full_refresh and _would_move_back(before.value, value)
         try:
             if value is not None and not stays:
-                target = tokens if isinstance(value, Token) else watermarks
-                changed = _save(target, key, Entry(value, run_id, binding), before)
+                changed = _save(_store_of(value, watermarks, tokens), key, Entry(value, run_id, binding), before)
+            elif value is None and before is not None and not is_pending(before):
+                changed = _clear(_store_of(before.value, watermarks, tokens), key, before)
             (written if changed else unchanged).append(key)
             _replace_other(key, watermarks, tokens, run_id, token=bool(binding.shape) or isinstance(value, Token))
         except StateError as failure:
@@ -190,15 +191,27 @@ def _replace_other(key: str, watermarks: EntryStore, tokens: EntryStore, run_id:
         other.put(key, {**left, "token": SNAPSHOT_PENDING, "runId": run_id}, seen=left)
 
 
+def _store_of(value: Value, watermarks: EntryStore, tokens: EntryStore) -> EntryStore:
+    return tokens if isinstance(value, Token) else watermarks
+
+
 def _save(target: EntryStore, key: str, entry: Entry, before: Entry | None) -> bool:
-    """Save, trying three times while the store cannot be reached; a lost race is final at once."""
+    return _tried(lambda: target.save(key, entry, seen=before))
+
+
+def _clear(target: EntryStore, key: str, before: Entry) -> bool:
+    return _tried(lambda: target.raw.remove(key, seen=entry_to_json(before)))
+
+
+def _tried(change: Callable[[], bool]) -> bool:
+    """Change state, trying three times while the store cannot be reached; a lost race is final at once."""
     for _ in range(_ATTEMPTS - 1):
         try:
-            return target.save(key, entry, seen=before)
+            return change()
         except StateError as failure:
             if failure.code is not Code.PZ0518:
                 raise
-    return target.save(key, entry, seen=before)
+    return change()
 
 
 def _would_move_back(stored: Value, candidate: Value) -> bool:
