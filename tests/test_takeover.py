@@ -162,6 +162,33 @@ def test_a_retry_loses_nothing_that_came_after_a_commit_that_was_not_recorded(
     assert flow.broken(server, stored_position(root, flow.key)) is None
 
 
+@pytest.mark.parametrize(
+    ("cell", "verb"),
+    [
+        ("full-append", "retry"),
+        *((cell, verb) for cell in ("feed-append", "incremental-append") for verb in ("run", "retry")),
+    ],
+)
+def test_a_project_that_is_renamed_after_a_death_appends_nothing_twice(tmp_path: Path, cell: str, verb: str) -> None:
+    """The mark of a slice at the destination holds the project's name as it was when the chain of runs began."""
+    root = tmp_path / "project"
+    (flow,) = flows(root, cell)
+    server = Server(root / "far")
+    flow.attempt(None, full_refresh=False, retry=False, since=flow.clock, times=1)
+    with dying(root, lambda point, nth, total: (point, nth) == ("sink_commit.after", 1)) as died:
+        pz.open_project(root, environ={}).run(everything=True)
+    assert died
+    declared = root / "project.yml"
+    declared.write_text(declared.read_text().replace("name: shop", "name: renamed"))
+    opened = pz.open_project(root, environ={})
+    assert (opened.retry() if verb == "retry" else opened.run(everything=True)).exit_code == 0
+    assert flow.broken(server, stored_position(root, flow.key)) is None
+    assert sum(call.rows for call in server.script.calls("commit", "out0")) == 12
+    record = opened.runs()[0].record
+    assert record is not None
+    assert record.project == ("shop" if verb == "retry" else "renamed")
+
+
 @pytest.mark.parametrize("cell", ["feed-append", "incremental-append"])
 def test_a_retry_that_died_does_not_lend_its_newer_load_to_an_older_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str

@@ -123,11 +123,16 @@ class PriorRun:
     # --- what the run inherits
 
     def continued_by(self, record: RunRecord) -> RunRecord:
-        """The record of the retry: same chain, same run constants, what the chain had found."""
+        """The record of the retry: same chain, same run constants, what the chain had found.
+
+        Also the project's name of then, by which the destination knows the slices of the chain: under a new one they would
+        be others, and an append that had committed would be sent again.
+        """
         mine = self.record
         inherited = {} if self.fresh else mine.stored
         return replace(
             record,
+            project=mine.project,
             origin=mine.origin,
             origin_started_at=mine.origin_started_at,
             retry_of=mine.run_id,
