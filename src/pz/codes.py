@@ -576,7 +576,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0504: CodeInfo("retry", "The last run ended before anything moved.", "Start a new run."),
     Code.PZ0505: CodeInfo(
         "run",
-        "The cursor arrived with an unsupported type, or one that differs from the declared or stored type.",
+        "The cursor is not there, arrived with an unsupported type, or one that differs from the declared or stored type.",
         "Correct the contract, or start over with `--full-refresh`.",
     ),
     Code.PZ0506: CodeInfo(

@@ -1,12 +1,16 @@
-"""The slice of an incremental read as a SQL condition, for every connector that reads through DuckDB."""
+"""The slice of an incremental read: as a SQL condition, for every connector that reads through DuckDB, and without its cursor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from pz.connectors.closest import did_you_mean
 from pz.connectors.contract import DatasetSpec, ReadHints
 from pz.cursors import CursorType, literal
+from pz.errors import Code, PermanentError
 from pz.sqltext import quote
 
-__all__ = ["shaped", "slice_condition"]
+__all__ = ["absent_cursor", "shaped", "slice_condition"]
 
 
 def slice_condition(dataset: DatasetSpec) -> str | None:
@@ -23,6 +27,13 @@ def slice_condition(dataset: DatasetSpec) -> str | None:
     if dataset.upper is not None:
         parts.append(f"{column} {'<=' if dataset.upper.inclusive else '<'} {literal(dataset.upper.value, type_)}")
     return f"{column} IS NULL OR ({' AND '.join(parts)})" if parts else None
+
+
+def absent_cursor(subject: str, cursor: str, known: Iterable[str]) -> PermanentError:
+    """The refusal of a cursor that is none of the columns of the source."""
+    names = list(known)
+    hint = did_you_mean(cursor, names) or f"its columns: {', '.join(names)}"
+    return PermanentError(f"{subject} has no column {quote(cursor)}, the cursor", code=Code.PZ0505, hint=hint)
 
 
 def shaped(inner: str, dataset: DatasetSpec, hints: ReadHints) -> str:

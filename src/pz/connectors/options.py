@@ -5,12 +5,12 @@ Offline, and every problem at once. A message names the option, never its value:
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.closest import did_you_mean
 from pz.errors import Code, Problem
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _explain(error: ValidationError, schema: Schema) -> Iterable[tuple[str, str]
         yield f"option '{at}' must be {_wanted(rule)}", _mix_up(rule, value)
     elif error.validator in {"enum", "const"}:
         choices = [str(choice) for choice in ([rule] if error.validator == "const" else rule)]
-        yield f"option '{at}' must be one of {', '.join(choices)}", _closest(str(value), choices)
+        yield f"option '{at}' must be one of {', '.join(choices)}", did_you_mean(str(value), choices)
     elif str(error.validator) in _LIMITS:
         yield f"option '{at}' must be {_LIMITS[str(error.validator)]} {rule}", _described(schema, at)
     else:
@@ -204,15 +204,9 @@ def _join(at: str, name: object) -> str:
 
 
 def _accepted(name: str, known: list[str]) -> str:
-    close = _closest(name, known)
+    close = did_you_mean(name, known)
     listed = f"accepted options: {', '.join(known)}" if known else "no options are accepted here"
     return f"{close} ({listed})" if close else listed
-
-
-def _closest(word: str, known: list[str]) -> str:
-    by_case = {name.lower(): name for name in known}
-    match = difflib.get_close_matches(word.lower(), list(by_case), n=1, cutoff=0.75)
-    return f"did you mean '{by_case[match[0]]}'?" if match else ""
 
 
 def _wanted(declared: str | list[str]) -> str:

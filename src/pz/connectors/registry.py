@@ -5,13 +5,13 @@ A connector's module is imported only when it is asked for, so a project pays fo
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
+from pz.connectors.closest import did_you_mean
 from pz.connectors.contract import CONTRACT_MAJOR, Connector
 from pz.connectors.options import Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, Problem, ProjectError
@@ -125,10 +125,7 @@ class Registry:
         return cast("Connector", made)
 
     def _unknown(self, name: str) -> Problem:
-        by_case = {known.lower(): known for known in self.names()}
-        close = difflib.get_close_matches(name.lower(), list(by_case), n=1, cutoff=0.75)
-        meant = f"did you mean '{by_case[close[0]]}'? " if close else ""
-        hint = f"{meant}installed connectors: {', '.join(self.names())}"
+        hint = f"{did_you_mean(name, self.names())} installed connectors: {', '.join(self.names())}".lstrip()
         return Problem(Code.PZ0305, f"connector '{name}' is not installed", hint=hint)
 
 

@@ -81,10 +81,16 @@ def prepare(
     plan = plan_graph(loaded.project, compiled.graph, registry, execution)
     unused = _unused_variables(loaded, compiled)
     idle = _nothing_to_do(request, compiled.graph, execution)
-    # Nothing can be done about a note on SQL that was not tried while a run is going on: those who look are told.
-    tried = (problem for problem in dry.warnings if request.verb in _LOOKING or problem.severity is not Severity.NOTE)
-    warnings = (*loaded.warnings, *compiled.warnings, *tried, *plan.warnings, *unused, *idle)
+    # Nothing can be done about a note on what was not tried offline while a run is going on: those who look are told.
+    offline = (*compiled.warnings, *dry.warnings)
+    tried = (problem for problem in offline if request.verb in _LOOKING or not _untried(problem))
+    warnings = (*loaded.warnings, *tried, *plan.warnings, *unused, *idle)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
+
+
+def _untried(problem: Problem) -> bool:
+    """A note on SQL, or a cursor, of which nothing is known before the source is read."""
+    return problem.severity is Severity.NOTE and problem.code in (Code.PZ0212, Code.PZ0401)
 
 
 _LOOKING = frozenset({"plan", "validate"})
@@ -136,11 +142,11 @@ def plan_for(root: Path, environ: Mapping[str, str], request: Request, *, connec
     prepared = prepare(
         root, environ, Request("plan", request.flows, request.select, request.everything or nothing_named)
     )
-    plan = prepared.plan
+    plan = replace(prepared.plan, warnings=prepared.warnings)
     if connect:
         from pz.engine.probe import probe_plan
 
         plan = probe_plan(prepared)
     write_plan(prepared.project.state_dir / "target", plan)
     chosen = tuple(node for node in plan.nodes if node.node_id in prepared.execution)
-    return replace(plan, nodes=chosen, warnings=prepared.warnings)
+    return replace(plan, nodes=chosen)

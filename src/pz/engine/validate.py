@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from pz.connectors.closest import did_you_mean
 from pz.connectors.contract import ConnectionReport, ProbingSource, find_column
 from pz.connectors.localpath import os_refusals
 from pz.engine.prepare import Prepared, Request, prepare
+from pz.engine.probe import probe_source, still_open
 from pz.errors import Code, ConnectorError, Problem, ProjectError
 from pz.graph.model import SourceNode
 from pz.plan.connections import Connections
-from pz.plan.specs import dataset_spec
 
 __all__ = ["validate"]
 
@@ -26,11 +27,15 @@ def validate(root: Path, environ: Mapping[str, str], *, connect: bool = False) -
         prepared = prepare(root, environ, Request("validate", everything=True))
     except ProjectError as refused:
         return refused.problems
-    live = tuple(_live(prepared)) if connect else ()
-    return (*prepared.warnings, *live)
+    if not connect:
+        return prepared.warnings
+    verified: list[SourceNode] = []
+    live = tuple(_live(prepared, verified))
+    return (*still_open(prepared.warnings, verified), *live)
 
 
-def _live(prepared: Prepared) -> Iterator[Problem]:
+def _live(prepared: Prepared, verified: list[SourceNode]) -> Iterator[Problem]:
+    """What the live systems object to; ``verified`` gets the datasets whose source told its columns."""
     connections = Connections(prepared.project, prepared.registry)
     reachable = set()
     for name, connection in prepared.project.connections.items():
@@ -47,22 +52,28 @@ def _live(prepared: Prepared) -> Iterator[Problem]:
             yield Problem(Code.PZ0330, f"connection '{name}': {report.message or 'the check failed'}", file, line)
     for node in prepared.graph.sources():
         if node.connection in reachable:
-            yield from _contract(connections, node)
+            yield from _contract(connections, node, verified)
 
 
-def _contract(connections: Connections, node: SourceNode) -> Iterator[Problem]:
-    """Columns that the contract names and the live source does not have."""
+def _contract(connections: Connections, node: SourceNode, verified: list[SourceNode]) -> Iterator[Problem]:
+    """Columns that the contract names and the live source does not have, and a cursor that is none of them."""
     place = node.read.location or node.location
     file, line = (place.file, place.line) if place else (None, None)
     try:
         with os_refusals(), connections.source(node.connection) as source:
-            live = source.probe(dataset_spec(node)).columns if isinstance(source, ProbingSource) else None
+            live = probe_source(source, node).columns if isinstance(source, ProbingSource) else None
     except ConnectorError as failure:
+        if failure.code is Code.PZ0505:  # says of the cursor what is not open any more, then
+            verified.append(node)
         yield Problem(failure.code or Code.PZ0330, f"dataset '{node.key}': {failure.message}", file, line, failure.hint)
         return
-    if live is None or node.read.columns is None:
+    if not live:
+        return
+    verified.append(node)
+    if node.read.columns is None:
         return
     missing = [name for name in node.read.columns if find_column(live, name) is None]
     if missing:
         message = f"dataset '{node.key}': the source has no column {', '.join(repr(name) for name in missing)}"
-        yield Problem(Code.PZ0331, message, file, line)
+        hint = did_you_mean(missing[0], [column.name for column in live]) or None
+        yield Problem(Code.PZ0331, message, file, line, hint)

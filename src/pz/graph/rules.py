@@ -15,7 +15,7 @@ from pz.errors import Code, Problem, Problems, Severity
 from pz.graph.bindings import Dataset, Output
 from pz.project.model import SyncDecl, SyncMode
 
-__all__ = ["check_dataset", "check_output", "contract_cursor_type", "told_cursor_type"]
+__all__ = ["check_dataset", "check_output", "contract_cursor_type", "told_cursor_type", "unverified_cursor"]
 
 CURSOR_TYPES = "int, bigint, decimal, date, timestamp or timestamptz"
 _FILE_CONNECTORS = frozenset({"localfiles", "s3", "azureblob", "gcs", "sftp"})
@@ -94,10 +94,15 @@ def _option_cursor_type(dataset: Dataset, report: _Reporter) -> CursorType | Non
         return told_cursor_type(dataset.read.options)
     report.note(
         Code.PZ0212,
-        f"dataset '{dataset.key}': cursor '{dataset.read.sync.cursor}' is not verified until the first run",
-        "declare columns: to have it checked here",
+        unverified_cursor(dataset.key, dataset.read.sync.cursor),
+        "declare columns: to have it checked here, or ask the source with --connect",
     )
     return None
+
+
+def unverified_cursor(dataset: str, cursor: str | None) -> str:
+    """The note on a cursor of which nothing is known offline; who asks the source takes it back."""
+    return f"dataset '{dataset}': cursor '{cursor}' is not verified until the source is read"
 
 
 def _check_window(dataset: Dataset, kind: CursorType | None, report: _Reporter) -> None:

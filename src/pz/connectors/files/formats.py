@@ -5,11 +5,11 @@ An unknown format is PZ0361, an option that does not fit its format PZ0362.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from pz.connectors.closest import closest
 from pz.connectors.contract import PermanentError
 from pz.errors import Code
 from pz.frozen import frozen
@@ -173,8 +173,8 @@ def _format(options: Mapping[str, Any], default: Format) -> Format:
     try:
         return Format(given.lower())
     except ValueError:
-        close = difflib.get_close_matches(given.lower(), [*Format], n=1, cutoff=0.6)
-        meant = f"did you mean '{close[0]}'? " if close else ""
+        close = closest(given, Format, cutoff=0.6)
+        meant = f"did you mean '{close}'? " if close else ""
         known = ", ".join(Format)
         raise PermanentError(
             "the format of the files is not supported", code=Code.PZ0361, hint=f"{meant}supported formats: {known}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.bounds import absent_cursor
 from pz.connectors.contract import Bound, DatasetSpec, ReadHints
 from pz.connectors.postgres.catalog import Attribute, Name, Table, describe_query, find_table
 from pz.connectors.postgres.faults import translate
@@ -129,7 +130,7 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
     unicode = connection.info.parameter_status("server_encoding") != "SQL_ASCII"
     relation = Relation(subject, source, attributes, columns, table, unicode, scale)
     if dataset.cursor is not None and relation.read_column(dataset.cursor) is None:
-        raise PermanentError(f"{subject} has no column {quote(dataset.cursor)}, the cursor", code=Code.PZ0505)
+        raise absent_cursor(subject, dataset.cursor, [column.name for column in columns])
     return relation
 
 
