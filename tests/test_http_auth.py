@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import pyarrow as pa
 import pytest
 import trustme
 
 from http_server import Api, Asked, Reply, paged
 from http_support import ID, SECRET, CountingGate, connection, ids, partition, read, source
 from http_support import dataset as dataset_of
-from pz.connectors.contract import BatchOptions, CancelToken, ConnectionSpec
+from pz.connectors.contract import BatchOptions, CancelToken, Column, ConnectionSpec, OutputSpec, WriteStrategy
 from pz.connectors.http.auth import Auth, AuthSettings
 from pz.connectors.http.connector import Http
 from pz.connectors.http.redaction import Redactor
@@ -198,6 +199,36 @@ def test_a_token_endpoint_that_hangs_or_fails_is_asked_again_and_then_given_up()
             )
 
 
+def test_the_retries_of_a_token_and_of_the_request_that_needs_it_do_not_multiply() -> None:
+    """Before, a token endpoint that was down was asked nine times for each attempt of a node."""
+    with Api() as api:
+        api.on("POST", "/token", Reply(503))
+        with pytest.raises(TransientError, match="token endpoint: status 503"):
+            read(api, {}, ID, connection_options={"auth": oauth(api)})
+        assert [asked.path for asked in api.requests()] == ["/token"] * 3
+
+
+@pytest.mark.parametrize("answer", [Reply(503), Reply(cut=-1)])
+def test_an_append_whose_token_did_not_come_has_sent_nothing(answer: Reply) -> None:
+    """Before, rows of which none was sent counted as perhaps delivered; nobody repeats the request, so the token is."""
+    with Api() as api:
+        api.on("POST", "/token", answer)
+        sink = Http().open_sink(connection(api, auth=oauth(api)))
+        sink.use_gate(CountingGate())
+        columns = (Column("id", "BIGINT"),)
+        spec = OutputSpec(
+            "api", "rows", WriteStrategy.APPEND, {"path": "/rows"}, (), columns=columns, origin="r", node="n"
+        )
+        session = sink.begin_write(spec, pa.schema([("id", pa.int64())]))
+        session.write_batch(pa.record_batch({"id": [1]}))
+        with pytest.raises(TransientError, match="token endpoint") as failed:
+            session.commit()
+        assert "row(s) may be there" not in failed.value.message
+        assert [asked.path for asked in api.requests()] == ["/token"] * 3
+        session.close()
+        sink.close()
+
+
 def test_a_token_that_is_refused_twice_is_a_refusal() -> None:
     with Api() as api:
         server = TokenServer(api, lives=0)
@@ -336,7 +367,17 @@ def test_a_connection_is_checked_at_its_path_and_told_why_it_fails() -> None:
         assert "status 404" in str(refused.message)
         assert "hidden" not in str(refused.message)
         url = api.url
-    assert "no connection" in str(Http().check_connection(ConnectionSpec("a", {"base_url": url}, Path())).message)
+        bare = Http().check_connection(ConnectionSpec("a", {"base_url": f"{url}/v2"}, Path()))
+        assert bare.hint == "if base_url is right, set check_path to a path of the API that answers a GET"
+        assert refused.hint == "check base_url and check_path"
+    gone = Http().check_connection(ConnectionSpec("a", {"base_url": url}, Path()))
+    assert f"no connection to {url.removeprefix('http://')}" in str(gone.message)
+    proxied = ConnectionSpec(
+        "a", {"base_url": "http://example.com", "proxy": url.replace("//", "//me:secret@")}, Path()
+    )
+    through = str(Http().check_connection(proxied).message)
+    assert f"no connection to the proxy {url.removeprefix('http://')}" in through
+    assert "secret" not in through
 
 
 def test_a_proxy_gets_the_request_and_its_own_credentials() -> None:

@@ -279,7 +279,10 @@ def test_refused_rows_fail_the_node_and_the_retry_sends_only_them_and_what_follo
         opened = writing(tmp_path, api, f"strategy: 'append', path: '/rows', rows_per_request: 10, {partial}")
         first = run(opened)
         assert "PZ0768" in errors(first)["api.rows"]
-        assert "refused 2 of 10 row(s) of a request: unknown customer" in errors(first)["api.rows"]
+        assert (
+            "refused 2 of 10 row(s) of a request, rows 14, 16 of the sorted output: unknown customer"
+            in errors(first)["api.rows"]
+        )
         again = opened.retry()
         assert "refused 2 of" in errors(again)["api.rows"]
         refused.clear()

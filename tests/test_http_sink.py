@@ -437,13 +437,16 @@ def test_an_answer_of_many_statuses_is_no_success_unless_it_is_declared_how_to_r
         for method, path in (("POST", "/rows"), ("PUT", "/rows/*"), ("DELETE", "/rows/*")):
             api.on(method, path, Reply.json({"results": [{"status": 201}, {"status": 422}, {"status": 201}]}, 207))
         ledger = Ledger()
-        with pytest.raises(OutcomeUnknown, match="status 207 says that each row has one of its own"):
+        with pytest.raises(OutcomeUnknown, match="status 207 says that each row has one of its own") as unknown:
             send(api, output(), batch(0, 3), ledger=ledger)
+        assert str(unknown.value.hint).startswith("declare partial: ")
         with pytest.raises(PermanentError, match="status 207 says") as caught:
             send(api, output(options={"idempotency_header": "X-Key"}), batch(0, 3), ledger=ledger)
         assert caught.value.code is Code.PZ0768
-        with pytest.raises(PermanentError, match=r"PUT api:/rows/\{key\}: status 207 does not tell"):
+        assert str(caught.value.hint).startswith("declare partial: ")
+        with pytest.raises(PermanentError, match=r"PUT api:/rows/\{key\}: status 207 does not tell") as single:
             send(api, output(MERGE), batch(0, 3), ledger=ledger)
+        assert "`partial`" in str(single.value.hint)
         session = begin(api, output(MERGE, {"delete_path": "/rows/{key}"}))
         with pytest.raises(PermanentError, match=r"DELETE api:/rows/\{key\}: status 207 does not tell"):
             session.apply_deletes(keys)
@@ -604,3 +607,24 @@ def test_a_cancelled_append_waits_for_the_answer_that_tells_whether_its_rows_are
         assert ledger.rows == 500
         session.abort()
         session.close()
+
+
+def test_refused_rows_are_told_by_their_place_in_the_delivery_and_never_by_what_they_hold() -> None:
+    with Api() as api:
+        api.route("POST", "/rows", fates({4: 422, 5: 422}))
+        two = output(options={"partial": PARTIAL, "rows_per_request": 3})
+        with pytest.raises(
+            PermanentError, match=r"refused 2 of 3 .* rows 5, 6 of the sorted output: too long"
+        ) as refused:
+            send(api, two, batch(0, 9))
+        assert "n4" not in refused.value.message
+        many = output(options={"partial": PARTIAL})
+        api.route("POST", "/rows", fates(dict.fromkeys(range(1, 14), 422)))
+        with pytest.raises(PermanentError, match="rows 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more of the sorted output"):
+            send(api, many, batch(0, 20))
+        api.on("PUT", "/rows/*", Reply(204))
+        api.on("PUT", "/rows/7", Reply.json({"error": "n7 is no name"}, 422))
+        with pytest.raises(PermanentError, match="status 422") as single:
+            send(api, output(MERGE), batch(0, 9))
+        assert single.value.message.endswith("(row 8 of the sorted output)")
+        assert "n7" not in single.value.message

@@ -42,6 +42,7 @@ def test_the_three_shapes_are_read_delivered_and_continued(tmp_path: Path) -> No
     create(root, "http")
     with playing(root) as url:
         opened = pz.open_project(root, environ={})
+        assert opened.validate(connect=True) == (), "every connection has a check_path that answers"
         first = run(opened)
         assert errors(first) == {}
         assert table(root, "SELECT count(*), min(number), max(number), sum(label_count) FROM issues") == [

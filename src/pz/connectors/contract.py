@@ -494,10 +494,11 @@ class WriteResult:
 
 @frozen
 class ConnectionReport:
-    """The answer of a connection check."""
+    """The answer of a connection check; ``hint`` is what to do about a no."""
 
     ok: bool
     message: str | None = None
+    hint: str | None = None
 
 
 class OperationGate(Protocol):

@@ -45,11 +45,12 @@ def _live(prepared: Prepared, verified: list[SourceNode]) -> Iterator[Problem]:
             with os_refusals():
                 report = connections.connector(name).check_connection(connections.spec(name))
         except ConnectorError as failure:
-            report = ConnectionReport(False, failure.message)
+            report = ConnectionReport(False, failure.message, failure.hint)
         if report.ok:
             reachable.add(name)
         else:
-            yield Problem(Code.PZ0330, f"connection '{name}': {report.message or 'the check failed'}", file, line)
+            message = f"connection '{name}': {report.message or 'the check failed'}"
+            yield Problem(Code.PZ0330, message, file, line, report.hint)
     for node in prepared.graph.sources():
         if node.connection in reachable:
             yield from _contract(connections, node, verified)

@@ -97,7 +97,7 @@ class DuckDb:
             with place.cursor(None):
                 return ConnectionReport(True)
         except ConnectorError as error:
-            return ConnectionReport(False, error.message)
+            return ConnectionReport(False, error.message, error.hint)
 
     def open_source(self, connection: ConnectionSpec) -> DuckDbSource:
         """The read side."""

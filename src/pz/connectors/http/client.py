@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from pz.connectors.contract import CancelToken, OperationGate
 from pz.connectors.http import bodies
 from pz.connectors.http.auth import Auth, TokenRequest
 from pz.connectors.http.bodies import Framing
-from pz.connectors.http.faults import network_errors, status_error
+from pz.connectors.http.faults import NothingSent, network_errors, status_error
 from pz.connectors.http.headers import lowered
 from pz.connectors.http.origins import joined
 from pz.connectors.http.redaction import Redactor, without_values
@@ -137,11 +137,13 @@ class Client:
             TransientError: network, timeouts, transient statuses, cut bodies (after the gate's retries).
             PermanentError: all else.
         """
-        return self.gated(request.label, idempotent, lambda: read(self._once(request, spool, cancel)), cancel)
+        return self.gated(
+            request.label, idempotent, lambda: read(self._once(request, spool, cancel, idempotent)), cancel
+        )
 
-    def _once(self, request: Request, spool: Path | None, cancel: CancelToken | None) -> Answer:
+    def _once(self, request: Request, spool: Path | None, cancel: CancelToken | None, repeated: bool) -> Answer:
         def token(asked: TokenRequest) -> Mapping[str, Any]:
-            return self._fetch_token(asked, cancel)
+            return self._fetch_token(asked, cancel, repeated)
 
         headers = self._auth.headers(token)
         answer = self._follow(request, headers, spool, may_renew=self._auth.renewable)
@@ -168,7 +170,7 @@ class Client:
         headers = {**_USUAL, **lowered(self.settings.headers), **lowered(request.headers), **lowered(auth)}
         url = self._with_key(request.url)
         with (
-            network_errors(request.subject),
+            self._faults(request.subject, url),
             self._wire.exchange(request.method, url, headers, request.content) as response,
         ):
             self._report(response)
@@ -181,6 +183,10 @@ class Client:
             if not 200 <= response.status < 300:
                 raise self._refused(request, response)
             return self._received(request, response, spool)
+
+    def _faults(self, subject: str, url: httpx.URL) -> AbstractContextManager[None]:
+        """What the network raises, in our words; the host that is connected to is the proxy's, if there is one."""
+        return network_errors(subject, self.settings.peer(url))
 
     def _redirected(self, request: Request, headers: Mapping[str, str]) -> Request:
         location = headers.get("location", "")
@@ -243,9 +249,21 @@ class Client:
         if budget is not None:
             self._gate.report_budget(budget.remaining, budget.reset_seconds)
 
-    def _fetch_token(self, request: TokenRequest, cancel: CancelToken | None) -> Mapping[str, Any]:
-        """Ask for an access token, as a gated call of its own. Redirects are not followed: the secret stays here."""
-        return self.gated("get an access token", True, lambda: self._token_once(request), cancel)
+    def _fetch_token(self, request: TokenRequest, cancel: CancelToken | None, repeated: bool) -> Mapping[str, Any]:
+        """Ask for an access token, as a gated call of its own. Redirects are not followed: the secret stays here.
+
+        Within a request that is ``repeated``, the token is asked for once each time: retries of both would multiply.
+        """
+
+        def once() -> Mapping[str, Any]:
+            try:
+                return self._token_once(request)
+            except TransientError as failure:  # whatever became of it: the request that needs the token has not begun
+                raise NothingSent(
+                    failure.message, retry_after=failure.retry_after, code=failure.code, hint=failure.hint
+                ) from failure
+
+        return self.gated("get an access token", not repeated, once, cancel)
 
     def _token_once(self, request: TokenRequest) -> Mapping[str, Any]:
         import httpx
@@ -253,7 +271,8 @@ class Client:
         subject = f"connection '{self.settings.name}': token endpoint"
         form = urlencode(request.form).encode()
         headers = {**_USUAL, **lowered(request.headers), "content-type": "application/x-www-form-urlencoded"}
-        with network_errors(subject), self._wire.exchange("POST", httpx.URL(request.url), headers, form) as response:
+        url = httpx.URL(request.url)
+        with self._faults(subject, url), self._wire.exchange("POST", url, headers, form) as response:
             if response.status != 200:
                 failure = status_error(subject, response.status, response.headers, "")
                 if isinstance(failure, PermanentError):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from pz.connectors.contract import CONTRACT_MAJOR, Capability, ConnectionReport, ConnectionSpec, DatasetSpec
 from pz.connectors.http.client import Client, Request
+from pz.connectors.http.faults import Refused
 from pz.connectors.http.paths import below
 from pz.connectors.http.reading_options import DATASET_SCHEMA
 from pz.connectors.http.settings import CONNECTION_SCHEMA, Settings, connection_faults
@@ -15,6 +16,15 @@ from pz.connectors.http.source import HttpSource
 from pz.errors import ConnectorError
 
 __all__ = ["Http"]
+
+
+def _advice(failure: ConnectorError, connection: ConnectionSpec) -> str | None:
+    """What to do about a failed check: many an API has nothing at its base URL, or nothing that answers a GET."""
+    if not isinstance(failure, Refused) or failure.status in (401, 403):
+        return failure.hint
+    if "check_path" in connection.options:
+        return "check base_url and check_path"
+    return "if base_url is right, set check_path to a path of the API that answers a GET"
 
 
 class Http:
@@ -74,7 +84,7 @@ class Http:
             finally:
                 client.close()
         except ConnectorError as failure:
-            return ConnectionReport(False, failure.message)
+            return ConnectionReport(False, failure.message, _advice(failure, connection))
         return ConnectionReport(True)
 
     def open_source(self, connection: ConnectionSpec) -> HttpSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pz.connectors.http.pagination import MISSING
@@ -12,10 +12,13 @@ from pz.connectors.http.writing_options import PartialSuccess
 from pz.errors import ConnectorError
 from pz.frozen import frozen
 
-__all__ = ["Refusal", "Unclear", "refusals", "told"]
+__all__ = ["Refusal", "Unclear", "places", "refusals", "told"]
 
 SHOWN = 3
 """Different reasons that a message tells."""
+
+LISTED = 10
+"""Positions that a message tells."""
 
 
 class Unclear(Exception):
@@ -102,3 +105,10 @@ def told(refused: list[Refusal]) -> str:
         return ""
     more = f" and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     return f": {'; '.join(reasons[:SHOWN])}{more}"
+
+
+def places(offsets: Iterable[int]) -> str:
+    """Where rows stand in the order in which an output is delivered, counted from 1; never what they hold."""
+    numbers = [offset + 1 for offset in offsets]
+    more = f" and {len(numbers) - LISTED} more" if len(numbers) > LISTED else ""
+    return f"row{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:LISTED]))}{more} of the sorted output"

@@ -89,14 +89,17 @@ def status_error(subject: str, status: int, headers: Mapping[str, str], excerpt:
 
 
 @contextmanager
-def network_errors(subject: str) -> Iterator[None]:
-    """Raise what the client library raises as the contract's errors, in words of our own: its texts may hold URLs."""
+def network_errors(subject: str, peer: str) -> Iterator[None]:
+    """Raise what the client library raises as the contract's errors, in words of our own: its texts may hold URLs.
+
+    ``peer`` is the host and port that are connected to.
+    """
     import httpcore
 
     try:
         yield
     except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
-        words = "no connection in time" if isinstance(error, httpcore.TimeoutException) else "no connection"
+        words = f"no connection to {peer}{' in time' if isinstance(error, httpcore.TimeoutException) else ''}"
         reason = _reason(error)
         raise NothingSent(f"{subject}: {words}{reason}", code=Code.PZ0762) from error
     except httpcore.ProxyError as error:

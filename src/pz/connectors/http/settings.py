@@ -15,7 +15,7 @@ from pz.connectors.http.origins import Origins, parse_url
 from pz.connectors.http.paths import path_faults
 from pz.connectors.http.redaction import Redactor, leaves
 from pz.connectors.localpath import local_path
-from pz.errors import Code, ConnectorError, PermanentError
+from pz.errors import Code, PermanentError
 from pz.frozen import frozen
 
 if TYPE_CHECKING:
@@ -178,6 +178,15 @@ class Settings:
             redactor.add(str(self.tls["client_key_password"]))
         return redactor
 
+    def peer(self, url: httpx.URL) -> str:
+        """Host and port that a request to ``url`` connects to, as a message tells them."""
+        import httpx
+
+        name, met = ("", url) if self.proxy is None else ("the proxy ", httpx.URL(self.proxy))
+        port = met.port or (443 if met.scheme == "https" else 80)
+        host = f"[{met.host}]" if ":" in met.host else met.host
+        return f"{name}{host}:{port}"
+
     def verify(self) -> ssl.SSLContext | None:
         """What TLS connections are checked with; None leaves it to the client library, which need not load it then.
 
@@ -206,8 +215,3 @@ _TELLING = 6
 """Shorter texts of headers and queries (``asc``, ``open``) are words that a message may hold."""
 
 _TLS = ("ca_file", "client_cert", "client_key", "client_key_password")
-
-
-def report(failure: ConnectorError) -> str:
-    """A failure as the answer of a connection check."""
-    return failure.message if failure.hint is None else f"{failure.message} ({failure.hint})"

@@ -29,7 +29,7 @@ from pz.connectors.contract import (
 from pz.connectors.http.chunks import Chunk, Chunker, idempotency_key
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.encode import RowEncoder
-from pz.connectors.http.fates import Refusal, Unclear, refusals, told
+from pz.connectors.http.fates import Refusal, Unclear, places, refusals, told
 from pz.connectors.http.faults import NoAnswer, Unavailable
 from pz.connectors.http.headers import lowered
 from pz.connectors.http.paths import below
@@ -235,7 +235,10 @@ class HttpSession(ABC):
         """Send or delete one row; the status must tell that this is done."""
         if self._send(request, idempotent=True).status == _MULTI_STATUS:
             raise PermanentError(
-                f"{request.subject}: status 207 does not tell whether the row was accepted", code=Code.PZ0768
+                f"{request.subject}: status 207 does not tell whether the row was accepted",
+                code=Code.PZ0768,
+                hint="use an endpoint that takes or refuses the row by its status alone, or one for lists (`batch`) with "
+                "`partial`",
             )
 
     def _url(self, path: str, key: str | None = None) -> httpx.URL:
@@ -330,9 +333,12 @@ class ChunkedSession(HttpSession):
 
     def _unclear(self, why: str) -> ConnectorError:
         message = f"{self._subject}: the answer does not tell which rows were accepted: {why}"
-        if self._safe:
-            return PermanentError(message, code=Code.PZ0768, hint="compare partial with the API's answers")
-        return self._unknown(message)
+        hint = (
+            "declare partial: where an answer tells the fate of each row"
+            if self._options.partial is None
+            else "compare partial with the API's answers"
+        )
+        return PermanentError(message, code=Code.PZ0768, hint=hint) if self._safe else self._unknown(message, hint)
 
     def _stop(self, chunk: Chunk, refused: list[Refusal]) -> None:
         """Tell what was accepted, before and behind the first refused row, and end the delivery."""
@@ -341,17 +347,17 @@ class ChunkedSession(HttpSession):
         behind = [offset for number, offset in enumerate(chunk.offsets) if offset > first and number not in numbers]
         self._tell(first, behind)
         raise PermanentError(
-            f"{self._subject}: the API refused {len(refused)} of {len(chunk)} row(s) of a request{told(refused)}",
+            f"{self._subject}: the API refused {len(refused)} of {len(chunk)} row(s) of a request, "
+            f"{places(chunk.offsets[number] for number in sorted(numbers))}{told(refused)}",
             code=Code.PZ0768,
         )
 
-    def _unknown(self, message: str) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            message,
-            code=Code.PZ0769,
-            hint="`pz retry` sends these rows again, as duplicates: accept allows; idempotency_header makes it safe where "
-            "the API honours it",
+    def _unknown(self, message: str, first: str | None = None) -> OutcomeUnknown:
+        again = (
+            "`pz retry` sends these rows again, as duplicates: accept allows; idempotency_header makes it safe where "
+            "the API honours it"
         )
+        return OutcomeUnknown(message, code=Code.PZ0769, hint=again if first is None else f"{first}; {again}")
 
 
 class KeyedSession(HttpSession):
@@ -377,7 +383,11 @@ class KeyedSession(HttpSession):
             label="send a row",
         )
         self._exposed = place + 1
-        self._send_one(request)
+        try:
+            self._send_one(request)
+        except PermanentError as refused:
+            refused.message += f" ({places([place])})"
+            raise
         self._confirmed = place + 1
         if self._confirmed % _CONFIRM_EVERY == 0:
             self._tell(self._confirmed)

@@ -71,7 +71,7 @@ class Postgres:
             with Server.of(connection).control() as opened:
                 version = opened.info.server_version
         except ConnectorError as failure:
-            return ConnectionReport(False, failure.message)
+            return ConnectionReport(False, failure.message, failure.hint)
         if version < 140_000:
             return ConnectionReport(False, f"PostgreSQL {version // 10_000} is too old; 14 or later is needed")
         return ConnectionReport(True, f"PostgreSQL {version // 10_000}.{version % 10_000}")
