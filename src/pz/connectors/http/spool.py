@@ -6,10 +6,12 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["Spool"]
+
+_TRIES = 100
 
 
 class Spool:
@@ -26,16 +28,22 @@ class Spool:
     @contextmanager
     def folder(self) -> Iterator[Path]:
         """A folder for one reader, gone when the block ends."""
-        with self._lock:
-            if self._given is not None:
-                self._given.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="pz-http-", dir=self._given))
+        made = self._made()
         try:
             yield made
         finally:
             shutil.rmtree(made, ignore_errors=True)  # durable: ok - pages live no longer than their reader
             with self._lock:
                 self._drop_root()
+
+    def _made(self) -> Path:
+        """A new folder. The directory goes with the last folder of any source of the run, also between its making and ours."""
+        for _ in range(_TRIES):
+            with self._lock, suppress(FileNotFoundError):
+                if self._given is not None:
+                    self._given.mkdir(parents=True, exist_ok=True)
+                return Path(tempfile.mkdtemp(prefix="pz-http-", dir=self._given))
+        return Path(tempfile.mkdtemp(prefix="pz-http-", dir=self._given))
 
     def _drop_root(self) -> None:
         """The directory itself goes with its last folder."""
