@@ -10,19 +10,21 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from pz.connectors.contract import Bound, ReadShape, SourceProbe, find_column
+from pz.connectors.contract import Bound, ReadShape, SourceProbe, WriteStrategy, find_column
 from pz.cursors import CursorError, CursorType
 from pz.engine.prepare import Prepared, Request
 from pz.engine.prior import PriorRun
 from pz.engine.probe import Probed
+from pz.engine.repeats import delivered_as_another, full_read_over_state, refreshed
 from pz.errors import Code, Problem, Problems, Severity, StateError
 from pz.events import timestamp
 from pz.frozen import frozen
 from pz.graph.delivery import merges_everywhere
-from pz.graph.model import SourceNode
+from pz.graph.model import SinkNode, SourceNode
 from pz.graph.watermarks import resolve, value_sql
 from pz.project.model import NullCursor
 from pz.staging.redaction import redact
+from pz.state.advancement import outputs_below
 from pz.state.binding import check_binding, check_slot
 from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
 from pz.state.kinds import Found, StateFiles, check_kind
@@ -125,13 +127,14 @@ class _Resolver:
         self._inherited: set[str] = set()
 
     def resolve(self) -> Reading:
-        nodes = [
-            node
-            for node in self._prepared.graph.sources()
-            if node.id in self._prepared.execution and self._prepared.plan[node.id].read_shape in STATEFUL
-        ]
-        if nodes:
-            self._resolve_all(nodes)
+        nodes = [node for node in self._prepared.graph.sources() if node.id in self._prepared.execution]
+        stateful = [node for node in nodes if self._prepared.plan[node.id].read_shape in STATEFUL]
+        appended = [node for node in nodes if node not in stateful and self._appends(node)]
+        if stateful or appended:
+            stored = StateFiles.read(self._prepared.project.state_dir)
+            self._resolve_all(stateful, stored)
+            for node in appended:
+                self._in_full(node, stored.of(node.key, ReadShape.FULL))
         if self._problems.errors:
             raise StateError(self._problems.errors)
         return Reading(
@@ -144,20 +147,36 @@ class _Resolver:
             self._problems.warnings,
         )
 
-    def _resolve_all(self, nodes: list[SourceNode]) -> None:
-        stored = StateFiles.read(self._prepared.project.state_dir)
+    def _resolve_all(self, nodes: list[SourceNode], stored: StateFiles) -> None:
         for node in nodes:
             found = stored.of(node.key, self._prepared.plan[node.id].read_shape)
             self._seen[node.key] = found.own
             try:
-                self._one(node, found)
+                self._one(node, found, stored)
             except StateError as refused:
                 self._problems.extend(self._at(node, problem) for problem in refused.problems)
 
-    def _one(self, node: SourceNode, found: Found) -> None:
+    def _appends(self, node: SourceNode) -> tuple[SinkNode, ...]:
+        """The outputs of this run below a dataset that keep every row that they are given."""
+        below = outputs_below(self._prepared.graph, node)
+        return tuple(
+            sink
+            for sink in below
+            if sink.id in self._prepared.execution and sink.write.strategy is WriteStrategy.APPEND
+        )
+
+    def _in_full(self, node: SourceNode, found: Found) -> None:
+        """A dataset that keeps no state; what is stored of it is from when it did."""
+        told = refreshed if self._full_refresh else full_read_over_state
+        self._tell(node, told(node, found, self._appends(node)))
+
+    def _tell(self, node: SourceNode, *problems: Problem | None) -> None:
+        self._problems.extend(self._at(node, problem) for problem in problems if problem is not None)
+
+    def _one(self, node: SourceNode, found: Found, stored: StateFiles) -> None:
         shape, entry = self._prepared.plan[node.id].read_shape, found.own
         if shape is not None and (problem := self._another_kind(node, found, shape)) is not None:
-            self._problems.add(self._at(node, problem))
+            self._tell(node, problem)
             return
         recorded = None if entry is None else entry_record(entry)
         inherited = self._prior.slice_of(node, recorded, entry) if self._prior is not None else None
@@ -168,6 +187,12 @@ class _Resolver:
             if inherited.slice is not None:
                 self._slices[node.id] = slice_from_json(inherited.slice)
             return
+        if self._full_refresh:
+            self._tell(node, refreshed(node, found, self._appends(node)))
+        if entry is None:
+            keys = {source.key for source in self._prepared.graph.sources()}
+            here, appends = self._bindings[node.id], self._appends(node)
+            self._tell(node, *delivered_as_another(node, here, appends, stored, keys, refresh=self._full_refresh))
         used = None if self._full_refresh or (entry is not None and is_pending(entry)) else entry
         if used is not None:
             refusals = check_binding(
@@ -178,7 +203,7 @@ class _Resolver:
                 to_create=self._probed.to_create,
                 from_state=node.read.sync.start == "from_state",
             )
-            self._problems.extend(self._at(node, problem) for problem in refusals)
+            self._tell(node, *refusals)
             if refusals:
                 return
             self._use(node, used)

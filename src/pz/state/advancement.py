@@ -148,14 +148,15 @@ def store(
     ``seen`` is what the run read before it began, by key; if that is no longer stored, another run has moved on and this
     one is refused (PZ0520), unless what is stored is the candidate itself. A watermark never moves back, except by
     a full refresh, which means to start over: one that read nothing leaves no state, and what another way of reading the
-    dataset has stored is replaced. All failures are collected in one PZ0527; none is raised.
+    dataset has stored is replaced, or forgotten where it is read in full now. All failures are collected in one PZ0527;
+    none is raised.
     """
     written: list[str] = []
     unchanged: list[str] = []
     failures: dict[str, Problem] = {}
     for decision in decisions:
         key, value = decision.key, decision.value
-        over = full_refresh and decision.delivered and key in seen  # an empty read starts over too
+        over = full_refresh and decision.delivered  # an empty read starts over too
         if decision.verdict is not Verdict.ADVANCE and not over:
             continue
         binding, before, changed = bindings.get(key, Binding()), seen.get(key), False
@@ -166,7 +167,10 @@ def store(
             elif value is None and before is not None and not is_pending(before):
                 changed = _clear(_store_of(before.value, watermarks, tokens), key, before)
             (written if changed else unchanged).append(key)
-            _replace_other(key, watermarks, tokens, run_id, token=bool(binding.shape) or isinstance(value, Token))
+            keeps_token = bool(binding.shape) or isinstance(value, Token)
+            # What was not looked up keeps nothing (any more): it is read in full.
+            for token in (True, False) if key not in seen and value is None else (keeps_token,):
+                _replace_other(key, watermarks, tokens, run_id, token=token)
         except StateError as failure:
             failures[key] = failure.problems[0]
     return Stored(tuple(written), tuple(unchanged), _not_stored(failures), failures)

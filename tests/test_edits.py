@@ -1,0 +1,147 @@
+"""What an edit of the project between two runs does to stored state, and to what an output then gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import pz
+from pz.errors import Code, Severity, StateError
+from running import project, run
+
+CONNECTIONS = """
+db: { connector: duckdb, path: far.duckdb }
+target: { connector: duckdb, path: target.duckdb }
+files: { connector: localfiles, root: data }
+lake: { connector: localfiles, root: out }
+"""
+SYNC = ", sync: { mode: 'incremental', cursor: 'id' }"
+READ = f"SELECT id, name FROM {{{{ source('db', 't'{SYNC}) }}}}"
+APPEND = "INSERT INTO {{ sink('target', 'o', strategy: 'append', duplicates: 'accept') }} " + READ
+MERGE = "INSERT INTO {{ sink('target', 'o', strategy: 'merge', keys: ['id']) }} " + READ
+
+
+def grow(root: Path, first: int, end: int, table: str = "t") -> None:
+    """Rows ``first`` to ``end`` at the source."""
+    with duckdb.connect(str(root / "far.duckdb")) as far:
+        far.execute(f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER, name VARCHAR)")
+        far.execute(f"INSERT INTO {table} SELECT i, 'n' || i FROM range({first}, {end}) r(i)")
+
+
+def held(root: Path, table: str = "o") -> list[int]:
+    """The ids that the output holds, in order."""
+    with duckdb.connect(str(root / "target.duckdb")) as target:
+        return [row[0] for row in target.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
+
+
+def edit(root: Path, files: Mapping[str, str]) -> pz.OpenProject:
+    """The project with some files written anew."""
+    return project(root, {"connections.yml": CONNECTIONS, **files})
+
+
+def flow(sql: str, **more: str) -> dict[str, str]:
+    return {"pipelines/a.sql": sql, **more}
+
+
+def ran(root: Path, files: Mapping[str, str], **options: Any) -> list[tuple[Severity, str]]:
+    """Run it well; what was told, notes that the cursor's type is not verified left out."""
+    result = run(edit(root, files), **options)
+    assert result.exit_code == 0
+    return [(p.severity, f"{p.message} ({p.where}) {p.hint}") for p in result.problems if p.code is not Code.PZ0212]
+
+
+def refused(root: Path, files: Mapping[str, str], **options: Any) -> str:
+    with pytest.raises(StateError) as raised:
+        run(edit(root, files), **options)
+    assert {problem.code for problem in raised.value.problems} == {Code.PZ0705}
+    return str(raised.value)
+
+
+@pytest.fixture
+def delivered(tmp_path: Path) -> Path:
+    """A project whose append has delivered five rows."""
+    grow(tmp_path, 0, 5)
+    assert ran(tmp_path, flow(APPEND)) == []
+    assert held(tmp_path) == [0, 1, 2, 3, 4]
+    return tmp_path
+
+
+# --- a read from the beginning into an append
+
+
+def test_an_append_whose_dataset_lost_its_sync_is_refused(delivered: Path) -> None:
+    told = refused(delivered, flow(APPEND.replace(SYNC, "")))
+    assert "is read in full now: output 'target.o' would get all of its rows again" in told
+    assert "pipelines/a.sql:1" in told
+    assert held(delivered) == [0, 1, 2, 3, 4]
+    grow(delivered, 5, 6)
+    ran(delivered, flow(APPEND))
+    assert held(delivered) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_the_refusal_of_a_lost_sync_advises_works(delivered: Path) -> None:
+    full = flow(APPEND.replace(SYNC, ""))
+    ((severity, told),) = ran(delivered, full, full_refresh=True)
+    assert severity is Severity.WARNING
+    assert "gets all of its rows again" in told
+    assert held(delivered) == sorted([0, 1, 2, 3, 4] * 2)
+    assert edit(delivered, full).state.show() == ()
+    assert ran(delivered, full) == []
+
+
+def test_a_replacement_whose_dataset_lost_its_sync_is_as_it_should_be(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(MERGE))
+    assert ran(tmp_path, flow(MERGE.replace(SYNC, ""))) == []
+    assert held(tmp_path) == [0, 1, 2, 3, 4]
+
+
+def test_a_full_refresh_into_an_append_is_warned_of(delivered: Path) -> None:
+    ((severity, told),) = ran(delivered, flow(APPEND), full_refresh=True)
+    assert severity is Severity.WARNING
+    assert "output 'target.o' gets all of its rows again, beside those that are there (pipelines/a.sql:1)" in told
+    assert "empty the output first" in told
+    assert held(delivered) == sorted([0, 1, 2, 3, 4] * 2)
+
+
+def test_a_full_refresh_of_what_was_never_delivered_needs_no_warning(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    assert ran(tmp_path, flow(APPEND), full_refresh=True) == []
+    assert ran(tmp_path, flow(MERGE.replace("'o'", "'m'")), full_refresh=True) == []
+
+
+# --- names
+
+
+def test_an_append_whose_source_connection_got_another_name_is_refused(delivered: Path) -> None:
+    renamed = flow(APPEND.replace("'db'", "'base'"), **{"connections.yml": CONNECTIONS.replace("\ndb:", "\nbase:")})
+    told = refused(delivered, renamed)
+    assert "'base.t' is what was called 'db.t'" in told
+    assert "output 'target.o' would get all of its rows again" in told
+    assert held(delivered) == [0, 1, 2, 3, 4]
+    assert [severity for severity, _ in ran(delivered, renamed, full_refresh=True)] == [Severity.WARNING]
+    assert held(delivered) == sorted([0, 1, 2, 3, 4] * 2)
+    assert ran(delivered, renamed) == []
+    assert held(delivered) == sorted([0, 1, 2, 3, 4] * 2)
+
+
+def test_a_merge_whose_source_connection_got_another_name_reads_everything_once_more(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(MERGE))
+    renamed = flow(MERGE.replace("'db'", "'base'"), **{"connections.yml": CONNECTIONS.replace("\ndb:", "\nbase:")})
+    assert ran(tmp_path, renamed) == []
+    assert held(tmp_path) == [0, 1, 2, 3, 4]
+
+
+def test_another_dataset_in_the_place_of_one_that_fed_an_append_is_warned_of_once(delivered: Path) -> None:
+    grow(delivered, 10, 12, "other")
+    other = flow(APPEND.replace("'t'", "'other'"))
+    ((severity, told),) = ran(delivered, other)
+    assert severity is Severity.WARNING
+    assert "output 'target.o' has what 'db.t', which is no longer in the project, had delivered" in told
+    assert held(delivered) == [0, 1, 2, 3, 4, 10, 11]
+    assert ran(delivered, other) == []
