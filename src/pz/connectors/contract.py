@@ -448,7 +448,8 @@ class NativeCopy:
     success and removes after failure. ``stale`` are leftovers of dead attempts at the same output; the engine, which
     holds the output's lock, removes them first. ``databases`` are the DuckDB files that the statements write to: the
     engine makes one that is missing, and flushes their directories after the commit, since DuckDB flushes the content of its
-    log file and not its name.
+    log file and not its name. ``landed``: the rows of this very slice that an earlier attempt left with its mark; the
+    engine then runs nothing. A statement that moves no rows may contain ``{rows}``, the number of rows moved before it.
     """
 
     statements: tuple[str, ...]
@@ -458,6 +459,7 @@ class NativeCopy:
     directories: tuple[Path, ...] = ()
     stale: tuple[Path, ...] = ()
     databases: tuple[Path, ...] = ()
+    landed: int | None = None
 
 
 @frozen

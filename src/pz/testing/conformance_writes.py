@@ -345,7 +345,8 @@ def run_copy(copy: NativeCopy, table: pa.Table) -> None:
             connection.execute(statement).fetchall()
         connection.begin()
         for statement in copy.statements:
-            connection.execute(statement.replace("{relation}", "temp.conformance_rows")).fetchall()
+            sql = statement.replace("{rows}", str(table.num_rows)).replace("{relation}", "temp.conformance_rows")
+            connection.execute(sql).fetchall()
         connection.commit()  # durable: ok - a scratch target of the suite
     for aside, final in copy.moves:
         aside.replace(final)  # durable: ok - a scratch target of the suite

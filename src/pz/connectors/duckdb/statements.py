@@ -92,6 +92,11 @@ class Writing:
         insert = f"INSERT INTO {table} VALUES ({told}, {attempt.ordinal}, {rows}, now())"
         return (_CREATE_SLICES.format(table=table), insert)
 
+    def count_mark(self, rows: str) -> tuple[str, ...]:
+        """Give the slice's mark the number of rows, where it is known only after they were written."""
+        condition = self.mark_condition()
+        return () if condition is None else (f"UPDATE {self._slices()} SET rows = {rows} WHERE {condition}",)
+
     def mark_condition(self) -> str | None:
         """What identifies the mark of this slice."""
         if self._output.slice is None or self._output.attempt is None:

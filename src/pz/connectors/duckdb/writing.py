@@ -54,13 +54,19 @@ class DuckDbSink:
         if output.on_delete in {OnDelete.DELETE, OnDelete.SOFT}:
             return None
         writing = Writing(output, self._place.table(output.entity), "{relation}", output.columns or ())
-        count = "(SELECT count(*) FROM {relation})"
         return NativeCopy(
-            statements=(*writing.mark(count), *writing.prepare(), *writing.write()),
+            statements=(*writing.mark("0"), *writing.prepare(), *writing.write(), *writing.count_mark("{rows}")),
             mechanism="write to attached duckdb file",
             setup=(self._place.attach,),
             databases=(self._place.path,),
+            landed=self._landed(writing),
         )
+
+    def _landed(self, writing: Writing) -> int | None:
+        if writing.mark_condition() is None or not self._place.path.exists():
+            return None
+        with self._place.cursor(self._shared) as cursor:
+            return landed(self._place, cursor, writing)
 
     def place_of(self, output: OutputSpec) -> str:
         """The table in the file, which DuckDB finds whatever its case."""
@@ -164,10 +170,10 @@ class DuckDbSession:
         cursor = self._cursor
         try:
             cursor.execute("BEGIN TRANSACTION")
-            landed = self._landed()
-            if landed is not None:
+            before = landed(self._place, cursor, self._writing)
+            if before is not None:
                 cursor.execute("ROLLBACK")
-                return WriteResult(landed, self._batches)
+                return WriteResult(before, self._batches)
             with step(Step.SINK_PREPARE):
                 self._run(self._writing.mark(str(self._rows)))
                 self._run(self._writing.prepare())
@@ -205,15 +211,6 @@ class DuckDbSession:
         except (duckdb.Error, OSError) as error:
             message = f"the commit to DuckDB file '{self._place.shown}' was not confirmed"
             raise OutcomeUnknown(message, code=Code.PZ0704) from error
-
-    def _landed(self) -> int | None:
-        """The rows of this slice if its mark is there already."""
-        condition = self._writing.mark_condition()
-        slices = self._place.table(SLICES)
-        if condition is None or self._place.columns_of(self._cursor, slices) is None:
-            return None
-        row = self._cursor.execute(f"SELECT rows FROM {slices.sql} WHERE {condition}").fetchone()
-        return None if row is None else int(row[0])
 
     def _stage(self, schema: pa.Schema) -> tuple[Column, ...]:
         import pyarrow as pa
@@ -265,3 +262,12 @@ class DuckDbSession:
     def _check_open(self) -> None:
         if self._finished:
             raise RuntimeError("the write session is already committed or aborted")
+
+
+def landed(place: Place, cursor: duckdb.DuckDBPyConnection, writing: Writing) -> int | None:
+    """The rows of a slice if its mark is there already."""
+    condition, slices = writing.mark_condition(), place.table(SLICES)
+    if condition is None or place.columns_of(cursor, slices) is None:
+        return None
+    row = cursor.execute(f"SELECT rows FROM {slices.sql} WHERE {condition}").fetchone()
+    return None if row is None else int(row[0])

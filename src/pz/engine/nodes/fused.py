@@ -19,9 +19,10 @@ from pz.durable import Step, step
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.known_columns import columns_known
-from pz.engine.nodes.native_copy import run_copy
+from pz.engine.nodes.native_copy import NativeWrite
 from pz.engine.nodes.pipeline import bound_sql, compiling
 from pz.engine.nodes.scans import ended_by, whole_scan
+from pz.engine.nodes.sink_write import deliver_native
 from pz.errors import PermanentError
 from pz.graph.model import Node, PipelineNode, SinkNode, SourceNode
 from pz.plan.specs import dataset_spec, output_spec, read_hints
@@ -78,7 +79,7 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
             if scan.verify is not None:
                 scan.verify()
 
-        written = run_copy(context, cursor, sink, output, relation, before=scan.before, observe=moved)
+        written = deliver_native(context, sink_node, sink, cursor, output, relation, NativeWrite(scan.before, moved))
     return (seen[0] if seen else written, written, written)
 
 

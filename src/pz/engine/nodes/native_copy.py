@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import NativeCopy, OutputSpec, Sink
@@ -17,69 +18,72 @@ if TYPE_CHECKING:
 
     from pz.engine.context import NodeContext
 
-__all__ = ["run_copy"]
+__all__ = ["NativeWrite"]
 
-RELATION = "{relation}"
+RELATION, ROWS = "{relation}", "{rows}"
 
 
-def run_copy(
-    context: NodeContext,
-    cursor: DuckDBPyConnection,
-    sink: Sink,
-    output: OutputSpec,
-    relation: str,
-    *,
-    before: Sequence[str] = (),
-    observe: Callable[[DuckDBPyConnection], None] | None = None,
-) -> int:
-    """Write ``relation`` through the sink's native statements; returns the rows written.
+@dataclass
+class NativeWrite:
+    """One native write of a relation. ``before`` are statements that come first in the transaction; ``observe`` sees the
+    cursor right after the statement that moved the rows.
 
-    ``before`` are statements that come first in the transaction; ``observe`` sees the cursor right after the statement that
-    moved the rows.
+    Afterwards ``landed`` says whether the slice was there before, so that nothing ran, and ``committing`` whether the
+    commit was entered: what fails before it has left nothing behind.
     """
-    copy = sink.native_copy(output)
-    if copy is None:
-        raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
-    with explained(sink):
-        for database in copy.databases:
-            make_database(database)
-        context.run.staging.run_setup(copy.setup)
-    for leftover in copy.stale:
-        leftover.unlink(missing_ok=True)  # durable: ok - a dead attempt's temporary file, under this output's lock
-    for directory in copy.directories:
-        make_dirs(directory)
-    try:
+
+    before: Sequence[str] = ()
+    observe: Callable[[DuckDBPyConnection], None] | None = None
+    landed: bool = False
+    committing: bool = False
+
+    def run(
+        self, context: NodeContext, cursor: DuckDBPyConnection, sink: Sink, output: OutputSpec, relation: str
+    ) -> int:
+        """Write ``relation`` through the sink's native statements; returns the rows written."""
         with explained(sink):
-            written = _in_one_transaction(context, cursor, copy, relation, before, observe)
-    except BaseException:
-        for aside, _ in copy.moves:
-            aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
-        raise
-    for aside, final in copy.moves:
-        promote(aside, final)
-    for database in copy.databases:
-        fsync_dir(database.parent)
-    return written
+            copy = sink.native_copy(output)
+        if copy is None:
+            raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
+        if copy.landed is not None:
+            self.landed = True
+            return copy.landed
+        with explained(sink):
+            for database in copy.databases:
+                make_database(database)
+            context.run.staging.run_setup(copy.setup)
+        for leftover in copy.stale:
+            leftover.unlink(missing_ok=True)  # durable: ok - a dead attempt's temporary file, under this output's lock
+        for directory in copy.directories:
+            make_dirs(directory)
+        try:
+            with explained(sink):
+                written = self._in_one_transaction(context, cursor, copy, relation)
+        except BaseException:
+            for aside, _ in copy.moves:
+                aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
+            raise
+        for aside, final in copy.moves:
+            promote(aside, final)
+        for database in copy.databases:
+            fsync_dir(database.parent)
+        return written
 
-
-def _in_one_transaction(
-    context: NodeContext,
-    cursor: DuckDBPyConnection,
-    copy: NativeCopy,
-    relation: str,
-    before: Sequence[str],
-    observe: Callable[[DuckDBPyConnection], None] | None,
-) -> int:
-    rows = 0
-    with context.run.staging.transaction(cursor, Step.SINK_COMMIT), step(Step.SINK_WRITE):
-        for statement in before:
-            cursor.execute(statement)
-        for statement in copy.statements:
-            context.cancel.raise_if_set()
-            result = cursor.execute(statement.replace(RELATION, relation))
-            if RELATION in statement:
-                row = first_row(result)
+    def _in_one_transaction(
+        self, context: NodeContext, cursor: DuckDBPyConnection, copy: NativeCopy, relation: str
+    ) -> int:
+        rows = 0
+        with context.run.staging.transaction(cursor, Step.SINK_COMMIT), step(Step.SINK_WRITE):
+            for statement in self.before:
+                cursor.execute(statement)
+            for statement in copy.statements:
+                context.cancel.raise_if_set()
+                if RELATION not in statement:
+                    cursor.execute(statement.replace(ROWS, str(rows)))
+                    continue
+                row = first_row(cursor.execute(statement.replace(RELATION, relation)))
                 rows = int(row[0]) if row and isinstance(row[0], int) else rows
-                if observe is not None:
-                    observe(cursor)
-    return rows
+                if self.observe is not None:
+                    self.observe(cursor)
+            self.committing = True
+        return rows

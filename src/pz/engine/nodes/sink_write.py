@@ -34,7 +34,7 @@ from pz.durable import Step, step
 from pz.engine.doubt import settlement
 from pz.engine.nodes.captured import CapturedInput, Partial, captured_inputs
 from pz.engine.nodes.merge_keys import unique_relation
-from pz.engine.nodes.native_copy import run_copy
+from pz.engine.nodes.native_copy import NativeWrite
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, OutcomeUnknown, Problem
 from pz.graph.model import SinkNode, SourceNode
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
     from pz.engine.context import NodeContext
 
-__all__ = ["Feed", "deliver", "deliver_feed"]
+__all__ = ["Feed", "deliver", "deliver_feed", "deliver_native"]
 
 BATCH_ROWS = 122_880
 WHOLE = "whole"
-"""Stands for the content of a slice whose rows are never staged: the one read of the dataset that the chain delivers."""
+"""Stands for the content of a slice that is not fingerprinted: all that the chain of retries read for the output, once."""
 _SETTLED = {Settlement.COMMITTED: AttemptState.COMMITTED, Settlement.NOT_COMMITTED: AttemptState.ABORTED}
 
 
@@ -81,7 +81,26 @@ def deliver_feed(context: NodeContext, node: SinkNode, output: OutputSpec, feed:
     """
     with context.sink(node.connection) as sink, context.cursor() as cursor, context.run.staging.cursor() as books:
         ledger = _ledger(context, node)
-        return _Delivery(context, node, sink, cursor, books, ledger, output, "", feed=feed).run()
+        return _Delivery(context, node, sink, cursor, books, ledger, output, "", feed=feed, staged=False).run()
+
+
+def deliver_native(
+    context: NodeContext,
+    node: SinkNode,
+    sink: Sink,
+    cursor: DuckDBPyConnection,
+    output: OutputSpec,
+    relation: str,
+    write: NativeWrite,
+) -> int:
+    """Write a relation that is not staged by the sink's own statements; ``output`` as for `deliver_feed`."""
+    with context.run.staging.cursor() as books:
+        ledger = _ledger(context, node)
+        return (
+            _Delivery(context, node, sink, cursor, books, ledger, output, relation, native=write, staged=False)
+            .run()
+            .rows
+        )
 
 
 def deliver(context: NodeContext, node: SinkNode) -> Outcome:
@@ -97,13 +116,9 @@ def deliver(context: NodeContext, node: SinkNode) -> Outcome:
             node=node.id,
         )
         ledger = _ledger(context, node)
-        if context.planned.way is Way.NATIVE_COPY:
-            ordinal = ledger.begin_attempt(books)
-            rows = run_copy(context, cursor, sink, output, relation)
-            ledger.end_attempt(books, ordinal, AttemptState.COMMITTED)
-            return Outcome(rows)
-        captured = captured_inputs(context, books, node)
-        return _Delivery(context, node, sink, cursor, books, ledger, output, relation, captured).run()
+        native = NativeWrite() if context.planned.way is Way.NATIVE_COPY else None
+        captured = captured_inputs(context, books, node) if native is None else ()
+        return _Delivery(context, node, sink, cursor, books, ledger, output, relation, captured, native=native).run()
 
 
 def _ledger(context: NodeContext, node: SinkNode) -> DeliveryLedger:
@@ -113,7 +128,10 @@ def _ledger(context: NodeContext, node: SinkNode) -> DeliveryLedger:
 
 @dataclass
 class _Delivery:
-    """One attempt at a session write."""
+    """One attempt at an output: a session, or the sink's native statements.
+
+    A native write carries no attempt and is never found to have committed, unless it can leave a mark of its slice.
+    """
 
     context: NodeContext
     node: SinkNode
@@ -125,14 +143,19 @@ class _Delivery:
     relation: str
     captured: tuple[CapturedInput, ...] = ()
     feed: Feed | None = None
+    native: NativeWrite | None = None
+    staged: bool = True
     ordinal: int = 0
     sent: int = 0
     resumed: int = 0
     partial: int = 0
 
     def run(self) -> Outcome:
+        if self.native is not None and not self._marks:
+            self.ordinal = self.ledger.begin_attempt(self.books) if self.staged else 0
+            return self._copy(self.native)
         deletes = self._deletes_relation()
-        content = self._fingerprint() if self.feed is None else None
+        content = self._fingerprint() if self.feed is None and self.native is None else None
         self.output = replace(self.output, slice=self._slice(content))
         found = self._already_there()
         if found is not None:
@@ -144,7 +167,7 @@ class _Delivery:
         record = self.context.run.record
         attempt = WriteAttempt(self.node.id, record.run_id, self.ordinal, record.origin, doubtful)
         self.output = replace(self.output, attempt=attempt)
-        return self._attempt(content, deletes)
+        return self._attempt(content, deletes) if self.native is None else self._copy(self.native)
 
     # --- before the session
 
@@ -164,7 +187,8 @@ class _Delivery:
         return self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in self._can
 
     def _slice(self, content: Fingerprint | None) -> Slice | None:
-        what = content.text if content is not None else WHOLE if self.feed is not None and self._marks else None
+        unseen = self.feed is not None or self.native is not None
+        what = content.text if content is not None else WHOLE if unseen and self._marks else None
         if what is None:
             return None
         record = self.context.run.record
@@ -173,8 +197,8 @@ class _Delivery:
     def _already_there(self) -> Outcome | None:
         """What stands at the destination, if an earlier attempt whose outcome was unknown is found to have committed.
 
-        Unless its mark shows that it wrote these very rows, it counts as carried forward: what was read anew since then
-        may be more, so state moves only if the loads are those that it had.
+        Unless it is of this run, or its mark shows that it wrote these very rows, it counts as carried forward: what was
+        read anew since then may be more, so state moves only if the loads are those that it had.
         """
         for run, ordinal in self.ledger.in_doubt(self.books):
             mark = self.ledger.marker(self.books, run, ordinal)
@@ -185,7 +209,7 @@ class _Delivery:
                 self.context.run.note(
                     f"output '{self.node.name}': an earlier attempt had committed; nothing is sent again"
                 )
-                same = self.output.slice is not None and mark == self.output.slice.mark
+                same = run == self.context.run.run_id or self._is_content(mark)
                 return Outcome(self._count(), {} if same else {"provenance": CARRIED_FORWARD})
             if found is Settlement.UNKNOWN and self.node.write.strategy is WriteStrategy.APPEND:
                 self.context.run.note(
@@ -195,6 +219,11 @@ class _Delivery:
                     code=Code.PZ0704,
                 )
         return None
+
+    def _is_content(self, mark: str | None) -> bool:
+        """Whether a mark stands for the rows that are to be written now, and not only for the output."""
+        written = self.output.slice
+        return written is not None and written.fingerprint != WHOLE and mark == written.mark
 
     def _deletes_relation(self) -> str | None:
         """The deletes to apply, for a cdc-fed merge that asks for it. Raises NodeError PZ0340 when keys are unusable."""
@@ -218,6 +247,22 @@ class _Delivery:
 
     def _problem(self, message: str) -> Problem:
         return Problem(Code.PZ0340, f"output '{self.node.name}': {message}")
+
+    # --- the native write
+
+    def _copy(self, native: NativeWrite) -> Outcome:
+        try:
+            rows = native.run(self.context, self.cursor, self.sink, self.output, self.relation)
+        except Exception:
+            if not native.committing:
+                self._end(AttemptState.ABORTED)
+            raise
+        self._end(AttemptState.COMMITTED)
+        return Outcome(rows, {"provenance": CARRIED_FORWARD} if native.landed else {})
+
+    def _end(self, state: AttemptState) -> None:
+        if self.ordinal:
+            self.ledger.end_attempt(self.books, self.ordinal, state)
 
     # --- the session
 
@@ -372,7 +417,7 @@ class _Delivery:
 
     def _count(self) -> int:
         """Rows of the relation; 0 where it was never staged, so that nobody can tell."""
-        if self.feed is not None:
+        if not self.staged:
             return 0
         row = first_row(self.cursor.execute(f"SELECT count(*) FROM {self.relation}"))
         return int(row[0]) if row else 0
