@@ -22,7 +22,8 @@ files:
     events: {read: {columns: {id: bigint, day: timestamp}%s}}
 shop: {connector: duckdb, path: shop.duckdb}
 """
-SQL = "INSERT INTO {{ sink('shop', 'e', strategy: 'append', duplicates: 'accept') }} SELECT * FROM {{ source('files', 'events') }}"
+SQL = "INSERT INTO {{ sink('shop', 'e', strategy: 'append', duplicates: 'accept') }} "
+SQL += "SELECT * FROM {{ source('files', 'events') }}"
 SYNC = ", sync: {mode: incremental, cursor: day}"
 SHAPES = pytest.mark.parametrize("sync", ["", SYNC], ids=["fused", "staged"])
 

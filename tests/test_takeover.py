@@ -280,7 +280,7 @@ def test_a_run_that_died_after_its_last_output_ends_as_what_it_was(
     assert all(node.status == "success" for node in after.results.nodes)
 
 
-def test_a_refused_run_leaves_no_directory(tmp_path: Path) -> None:
+def test_refused_runs_leave_one_trace_and_no_more(tmp_path: Path) -> None:
     root = tmp_path / "project"
     flows(root, "feed-append")
     opened = pz.open_project(root, environ={})
@@ -292,8 +292,10 @@ def test_a_refused_run_leaves_no_directory(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StateError, match="PZ0706"):
             opened.run(everything=True)
-    assert [p.name for p in (root / ".pz/runs").iterdir() if not p.name.startswith(".")] == [kept.run_id]
+    assert opened.runs() == (kept,)
+    _, trace = sorted(p for p in (root / ".pz/runs").iterdir() if not p.name.startswith("."))
+    assert not (trace / "run.json").exists()
     assert list((root / ".pz/runs").glob(".gone-*")) == []
     path.write_bytes(stored)
     assert opened.run(everything=True).exit_code == 0
-    assert [entry.number for entry in opened.runs()] == [4, 1]
+    assert [entry.number for entry in opened.runs()] == [5, 1]

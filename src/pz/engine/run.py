@@ -56,12 +56,11 @@ __all__ = ["execute", "run"]
 def run(root: Path, environ: Mapping[str, str], request: Request, bus: EventBus, cancel: CancelToken) -> RunResult:
     """Run what was asked for. Raises ProjectError or StateError when refused before anything moved."""
     try:
-        prepared = prepare(root, environ, request)
+        return execute(prepare(root, environ, request), request, bus, cancel)
     except PzError:
         if request.verb == "run":
             leave_trace(root / ".pz")  # what was to be delivered was not: no success of an earlier run hides that
         raise
-    return execute(prepared, request, bus, cancel)
 
 
 def execute(

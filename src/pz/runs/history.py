@@ -96,13 +96,12 @@ def unbegun_after(state_dir: Path, entry: RunEntry) -> str | None:
 
 
 def leave_trace(state_dir: Path) -> None:
-    """Take a number for a run that was refused before it had one, so that `unbegun_after` tells of it.
+    """Keep a directory without a record of a run that was refused, so that `unbegun_after` tells of it.
 
     Only where runs were before, and one trace for any number of refusals in a row. It is never a failure of its own.
     """
-    last = counted(state_dir)
-    newest = None if last is None else find(state_dir, last[1])
-    if last is None or (newest is not None and not (newest.began or newest.live)):
+    newest = next(map(load, newest_first(run_paths(state_dir))), None)
+    if newest is None or not (newest.began or newest.live):
         return
     with suppress(ProjectError):
         RunDirectory.create(state_dir).close()
