@@ -330,6 +330,16 @@ class TestDeletes:
         write(tmp_path, way, wanted, "SELECT 1 AS k, 'new' AS v", "SELECT * FROM (VALUES (2), (8)) AS d(k)")
         assert shown(tmp_path, "SELECT * FROM t ORDER BY k") == [(1, "new"), (3, "c")]
 
+    @pytest.mark.parametrize("on_delete", [OnDelete.DELETE, OnDelete.SOFT])
+    def test_a_row_merged_under_another_spelling_of_its_key_stays(
+        self, way: str, on_delete: OnDelete, tmp_path: Path
+    ) -> None:
+        target(tmp_path, "CREATE TABLE t (k VARCHAR COLLATE NOCASE, v INTEGER, _pz_deleted_at TIMESTAMPTZ)")
+        target(tmp_path, "INSERT INTO t (k, v) VALUES ('a', 1), ('b', 1)")
+        wanted = output(WriteStrategy.MERGE, keys=("k",), on_delete=on_delete)
+        write(tmp_path, way, wanted, "SELECT 'A' AS k, 2 AS v", "SELECT unnest(['a', 'b']) AS k")
+        assert shown(tmp_path, "SELECT k, v FROM t WHERE _pz_deleted_at IS NULL") == [("a", 2)]
+
     def test_soft_deletes_mark_the_row_and_a_later_upsert_revives_it(self, way: str, tmp_path: Path) -> None:
         wanted = output(WriteStrategy.MERGE, keys=("k",), on_delete=OnDelete.SOFT)
         write(tmp_path, way, wanted, "SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS s(k, v)")

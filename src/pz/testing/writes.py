@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from pz.connectors.deletes import DELETED_AT
 from pz.errors import PermanentError
 from pz.frozen import frozen
 from pz.testing.values import order_key
@@ -17,10 +18,7 @@ from pz.testing.values import order_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DELETED_AT", "Mark", "Write", "apply_write", "pack_schema", "target_schema", "unpack_schema"]
-
-DELETED_AT = "_pz_deleted_at"
-"""The column that a soft delete stamps."""
+__all__ = ["Mark", "Write", "apply_write", "pack_schema", "target_schema", "unpack_schema"]
 
 Cells = Mapping[str, Any]
 

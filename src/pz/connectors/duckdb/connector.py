@@ -12,6 +12,7 @@ from pz.connectors.contract import (
     ConnectionSpec,
     ConnectorError,
 )
+from pz.connectors.deletes import LIMIT, LIMIT_SCHEMA
 from pz.connectors.duckdb.place import Place
 from pz.connectors.duckdb.reading import DuckDbSource
 from pz.connectors.duckdb.writing import DuckDbSink
@@ -34,6 +35,7 @@ _CONNECTION_SCHEMA: Mapping[str, Any] = {
 }
 
 _NO_OPTIONS: Mapping[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+_OUTPUT_SCHEMA: Mapping[str, Any] = {**_NO_OPTIONS, "properties": {LIMIT: LIMIT_SCHEMA}}
 
 
 class DuckDb:
@@ -64,8 +66,8 @@ class DuckDb:
         return _NO_OPTIONS
 
     def output_schema(self) -> Mapping[str, Any]:
-        """No options."""
-        return _NO_OPTIONS
+        """What a snapshot may remove."""
+        return _OUTPUT_SCHEMA
 
     def validate(self, connection: ConnectionSpec) -> Sequence[str]:
         """The file may not lie inside ``.pz/``, which belongs to pz."""

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pz.connectors.contract import Column, OnDelete, OutputSpec, PermanentError, SchemaPolicy, WriteStrategy
+from pz.connectors.contract import (
+    Column,
+    OnDelete,
+    OutputSpec,
+    PermanentError,
+    SchemaPolicy,
+    WriteStrategy,
+    find_column,
+)
+from pz.connectors.deletes import DELETED_AT, Deletes
 from pz.connectors.duckdb.place import Table
 from pz.errors import Code
 from pz.sqltext import literal, qualified, quote
 
-__all__ = ["DELETED_AT", "SLICES", "Writing"]
-
-DELETED_AT = "_pz_deleted_at"
-"""The column that a soft delete stamps, NULL while the row is alive."""
+__all__ = ["SLICES", "Writing"]
 
 SLICES = "_pz_slices"
 """The table of a destination that holds the mark of each slice that landed."""
+
+INSTANT = "TIMESTAMP WITH TIME ZONE"
 
 _SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _UNSIGNED = ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
@@ -71,13 +79,18 @@ class Writing:
             return (f"INSERT INTO {self._table.sql} BY NAME SELECT * FROM {self._relation}",)
         return (self._merge(),)
 
-    def delete(self, keys_relation: str) -> str:
-        """Delete, or mark, the rows whose keys stand in a relation."""
-        matched = " AND ".join(f"t.{quote(key)} = k.{quote(key)}" for key in self._output.keys)
-        if self._output.on_delete is OnDelete.SOFT:
-            stamp = f"UPDATE {self._table.sql} AS t SET {quote(DELETED_AT)} = now()"
-            return f"{stamp} FROM {keys_relation} AS k WHERE {matched} AND t.{quote(DELETED_AT)} IS NULL"
-        return f"DELETE FROM {self._table.sql} AS t USING {keys_relation} AS k WHERE {matched}"
+    @property
+    def deletes(self) -> Deletes:
+        """The statements that delete in the table."""
+        return Deletes(self._output, self._table.sql)
+
+    def delete(self, keys: str) -> str:
+        """Delete, or mark, the rows with the keys of a relation.
+
+        Where the target's collation takes other keys for the same, what was merged by one of those stays.
+        """
+        merged = f"(SELECT * FROM {self._relation} ANTI JOIN {keys} USING ({_names(self._output.keys)}))"
+        return self.deletes.by_key(keys, merged)
 
     def mark(self, rows: str) -> tuple[str, ...]:
         """Place the slice's mark, before the data: a second attempt at the same slice then fails on its key.
@@ -108,12 +121,12 @@ class Writing:
     def _slices(self) -> str:
         return qualified(self._table.catalog, "main", SLICES)
 
-    def _soft(self) -> bool:
-        return self._output.on_delete is OnDelete.SOFT
+    def _stamps(self) -> bool:
+        """Whether the target has a marker that the rows do not bring."""
+        return self._output.on_delete is OnDelete.SOFT and find_column(self._columns, DELETED_AT) is None
 
     def _target_columns(self) -> tuple[Column, ...]:
-        extra = (Column(DELETED_AT, "TIMESTAMP WITH TIME ZONE"),) if self._soft() else ()
-        return (*self._columns, *extra)
+        return (*self._columns, Column(DELETED_AT, INSTANT)) if self._stamps() else self._columns
 
     def _definition(self) -> str:
         if not self._columns:
@@ -148,7 +161,7 @@ class Writing:
         names = [column.name for column in self._columns]
         matched = " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in keys)
         sets = [f"{quote(name)} = s.{quote(name)}" for name in others]
-        if self._soft():
+        if self._stamps():
             sets.append(f"{quote(DELETED_AT)} = NULL")
         update = f" WHEN MATCHED THEN UPDATE SET {', '.join(sets)}" if sets else ""
         listed, values = _names(names), ", ".join(f"s.{quote(name)}" for name in names)
@@ -171,6 +184,13 @@ class Writing:
         if missing:
             names = ", ".join(f"'{name}'" for name in missing)
             raise PermanentError(f"what is written to '{self._table.label}' has no column {names}", code=Code.PZ0780)
+        marker = find_column(self._columns, DELETED_AT)
+        if output.on_delete is OnDelete.SOFT and marker is not None and marker.type != INSTANT:
+            raise PermanentError(
+                f"what is written to '{self._table.label}' has a column '{DELETED_AT}' of type {marker.type}, which "
+                f"`on_delete: soft` cannot stamp; it must be {INSTANT}",
+                code=Code.PZ0780,
+            )
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """The write side of the connector ``duckdb``: one transaction on the file, natively or from batches.
 
 A session stages batches in a temporary table and does everything on the file at once when it commits: the slice's mark
-first, then the target's definition, the rows, the deletes. Other readers see the old table until then.
+first, then the target's definition, the rows, the deletes, and after a snapshot the deletes of what it does not hold. Other
+readers see the old table until then.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pz.connectors.contract import (
     Settlement,
     WriteResult,
 )
+from pz.connectors.deletes import refuse_beyond_limit
 from pz.connectors.duckdb.place import OpenCursor, Place
 from pz.connectors.duckdb.statements import SLICES, Writing
 from pz.durable import Step, fsync_dir, step
@@ -123,18 +125,19 @@ class DuckDbSink:
 
 
 class DuckDbSession:
-    """One write: batches and delete keys wait in temporary tables until commit."""
+    """One write: batches, keys to delete and keys to keep wait in temporary tables until commit."""
 
     def __init__(self, place: Place, cursor: duckdb.DuckDBPyConnection, output: OutputSpec, schema: pa.Schema) -> None:
         self._place = place
         self._cursor = cursor
         self._output = output
         self._name = f"pz_batches_{uuid.uuid4().hex[:12]}"
-        self._keys_name = f"{self._name}_keys"
+        self._deleted = f"{self._name}_deleted"
+        self._kept = f"{self._name}_kept"
+        self._key_tables: set[str] = set()
         self._select = casts(output.columns)
         self._rows = 0
         self._batches = 0
-        self._has_deletes = False
         self._finished = False
         try:
             self._columns = self._stage(schema)
@@ -151,15 +154,14 @@ class DuckDbSession:
         self._batches += 1
 
     def apply_deletes(self, keys: pa.RecordBatch) -> None:
-        """Keep the keys; the rows go when the session commits, after the upserts."""
+        """Put the keys aside; the rows go when the session commits, after the upserts."""
         self._check_open()
-        if not self._has_deletes:
-            listed = ", ".join(quote(key) for key in self._output.keys)
-            source = self._relation(self._name)
-            sql = f"CREATE TEMP TABLE {quote(self._keys_name)} AS SELECT {listed} FROM {source} LIMIT 0"
-            self._cursor.execute(sql).fetchall()  # durable: ok - private to the session
-            self._has_deletes = True
-        self._insert(self._keys_name, "*", keys)
+        self._put_keys(self._deleted, keys)
+
+    def retain_only(self, keys: pa.RecordBatch) -> None:
+        """Put the keys aside; rows with others go when the session commits, last, and within the output's limit."""
+        self._check_open()
+        self._put_keys(self._kept, keys)
 
     def commit(self) -> WriteResult:
         """Everything in one transaction. A slice that has landed before is left alone, and its rows are reported."""
@@ -178,9 +180,7 @@ class DuckDbSession:
                 self._run(self._writing.mark(str(self._rows)))
                 self._run(self._writing.prepare())
             with step(Step.SINK_WRITE):
-                self._run(self._writing.write())
-                if self._has_deletes:
-                    cursor.execute(self._writing.delete(self._relation(self._keys_name))).fetchall()
+                self._apply()
         except BaseException as error:
             self._roll_back()
             if isinstance(error, duckdb.Error):
@@ -197,6 +197,17 @@ class DuckDbSession:
     def close(self) -> None:
         """Drop the temporary tables with their cursor."""
         self._cursor.close()
+
+    def _apply(self) -> None:
+        deletes = self._writing.deletes
+        before = self._number(deletes.count_living()) if self._kept in self._key_tables else 0
+        self._run(self._writing.write())
+        if self._deleted in self._key_tables:
+            self._number(self._writing.delete(self._relation(self._deleted)))
+        if self._kept in self._key_tables:
+            removed = self._number(deletes.all_but(self._relation(self._kept)))
+            target = f"target '{self._place.table(self._output.entity).label}'"
+            refuse_beyond_limit(self._output, target, removed, before)
 
     def _commit(self) -> None:
         import duckdb
@@ -223,6 +234,15 @@ class DuckDbSession:
         found = self._cursor.execute(f"DESCRIBE {self._relation(self._name)}").fetchall()
         return tuple(Column(str(row[0]), str(row[1])) for row in found)
 
+    def _put_keys(self, table: str, keys: pa.RecordBatch) -> None:
+        """Add to a table of keys, which are of the types of the rows."""
+        if table not in self._key_tables:
+            listed = ", ".join(quote(key) for key in self._output.keys)
+            sql = f"CREATE TEMP TABLE {quote(table)} AS SELECT {listed} FROM {self._relation(self._name)} LIMIT 0"
+            self._cursor.execute(sql).fetchall()  # durable: ok - private to the session
+            self._key_tables.add(table)
+        self._insert(table, "*", keys)
+
     def _insert(self, table: str, select: str, batch: pa.RecordBatch) -> None:
         import duckdb
         import pyarrow as pa
@@ -244,6 +264,11 @@ class DuckDbSession:
     def _run(self, statements: tuple[str, ...]) -> None:
         for statement in statements:
             self._cursor.execute(statement).fetchall()  # durable: ok - inside a step of the caller
+
+    def _number(self, statement: str) -> int:
+        """The one number that a statement gives: of rows counted, or changed."""
+        row = self._cursor.execute(statement).fetchone()  # durable: ok - inside a step of the caller
+        return int(row[0]) if row else 0
 
     def _roll_back(self) -> None:
         import duckdb

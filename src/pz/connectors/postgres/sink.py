@@ -17,6 +17,7 @@ from pz.connectors.contract import (
     WriteSession,
     WriteStrategy,
 )
+from pz.connectors.deletes import LIMIT, LIMIT_SCHEMA
 from pz.connectors.postgres import marks, swap
 from pz.connectors.postgres.catalog import Name, Table, in_recovery
 from pz.connectors.postgres.connect import Server, ended_by
@@ -46,12 +47,7 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
             "description": "How a replace empties the target: truncate (default; readers wait for a moment), delete "
             "(readers never wait), swap (a new table takes the place of the old one).",
         },
-        "snapshot_delete_limit": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "Share of the target that a snapshot of a captured table may remove (default 0.5; 1 for all).",
-        },
+        LIMIT: LIMIT_SCHEMA,
         "ledger": {
             "enum": [True, False, "on", "off"],
             "description": "Whether an append leaves its mark in _pz_slices beside the target (default true).",

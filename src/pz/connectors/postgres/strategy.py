@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import OnDelete, OutputSpec
-from pz.connectors.postgres.target import DELETED_AT, Target
+from pz.connectors.deletes import DELETED_AT, Deletes, refuse_beyond_limit
+from pz.connectors.postgres.target import Target
 from pz.durable import Step, step
 from pz.errors import Code, PermanentError
 from pz.sqltext import quote
@@ -40,9 +41,6 @@ __all__ = [
 ]
 
 STAGE, KEYS, KEPT, PARTIAL = "_pz_stage", "_pz_deletes", "_pz_kept", "_pz_partial"
-DELETE_LIMIT = 0.5
-"""Share of a target's rows that a snapshot may remove without being told to."""
-
 
 # A table without a page holds no row, whoever asks; COPY does what INSERT would do unless there are rules or policies.
 BLANK = """
@@ -189,25 +187,14 @@ def apply_partial(
 def apply_deletes(
     connection: psycopg.Connection[Any], output: OutputSpec, target: Target, stage: str, merged: str
 ) -> None:
-    """Delete the rows with these keys, or stamp those that are not stamped yet.
-
-    Keys that the target takes for the same, as ``a`` and ``A`` of a citext, may be both deleted and ``merged``: the row that
-    was merged stays.
-    """
-    here = f"{_same_keys(output)} AND NOT EXISTS (SELECT FROM {merged} m WHERE {_same_keys(output, 'm')})"
+    """Delete the rows with these keys, or stamp those that are not stamped yet; what was ``merged`` stays."""
     with step(Step.SINK_WRITE):
-        if output.on_delete is OnDelete.SOFT:
-            marker = quote(DELETED_AT)
-            connection.execute(
-                f"UPDATE {target.name.quoted} t SET {marker} = now() FROM {stage} s WHERE {here} AND t.{marker} IS NULL"
-            )
-        else:
-            connection.execute(f"DELETE FROM {target.name.quoted} t USING {stage} s WHERE {here}")
+        connection.execute(_deletes(output, target).by_key(stage, merged))
 
 
 def count_living(connection: psycopg.Connection[Any], output: OutputSpec, target: Target) -> int:
     """Rows of the target that are not marked as deleted."""
-    row = connection.execute(f"SELECT count(*) FROM {target.name.quoted} t WHERE {_living(output)}").fetchone()
+    row = connection.execute(_deletes(output, target).count_living()).fetchone()
     return int(row[0]) if row else 0
 
 
@@ -217,27 +204,16 @@ def remove_others(
     """Delete, or stamp, the rows whose keys a snapshot does not hold. ``before`` is how many there were before the write.
 
     Raises:
-        PermanentError: PZ0749 when that is more than the limit; nothing is changed then.
+        PermanentError: PZ0749 when that is more than the limit; the caller rolls back.
     """
-    limit = float(output.options.get("snapshot_delete_limit", DELETE_LIMIT))
-    where = f"{_living(output)} AND NOT EXISTS (SELECT FROM {kept} s WHERE {_same_keys(output)})"
     with step(Step.SINK_WRITE):
         connection.execute(f"ANALYZE {kept}")
-        if output.on_delete is OnDelete.SOFT:
-            gone = f"UPDATE {target.name.quoted} t SET {quote(DELETED_AT)} = now() WHERE {where}"
-        else:
-            gone = f"DELETE FROM {target.name.quoted} t WHERE {where}"
-        removed = connection.execute(gone).rowcount
-    if removed > limit * before:
-        raise PermanentError(
-            f"target {target.name}: {removed} of {before} row(s) are not in the snapshot, more than the limit of {limit:.0%}",
-            hint="if they are to go, set snapshot_delete_limit: 1 on the output; else check that the target is the right one",
-            code=Code.PZ0749,
-        )
+        removed = connection.execute(_deletes(output, target).all_but(kept)).rowcount
+    refuse_beyond_limit(output, f"target {target.name}", removed, before)
 
 
-def _living(output: OutputSpec) -> str:
-    return f"t.{quote(DELETED_AT)} IS NULL" if output.on_delete is OnDelete.SOFT else "true"
+def _deletes(output: OutputSpec, target: Target) -> Deletes:
+    return Deletes(output, target.name.quoted)
 
 
 def _same_keys(output: OutputSpec, other: str = "s") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import OnDelete, OutputSpec, SchemaPolicy, WriteStrategy
+from pz.connectors.deletes import DELETED_AT
 from pz.connectors.postgres.catalog import Attribute, Name, PgType, Table, find_table
 from pz.connectors.postgres.encode import WriteColumn
 from pz.connectors.postgres.fit import created_type, fits, widened
@@ -17,9 +18,8 @@ from pz.sqltext import quote
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["DELETED_AT", "Target", "check_target", "prepare_target"]
+__all__ = ["Target", "check_target", "prepare_target"]
 
-DELETED_AT = "_pz_deleted_at"
 MAX_NAME_BYTES = 63
 _WRITABLE = frozenset("rpf")
 
