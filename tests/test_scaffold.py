@@ -48,6 +48,13 @@ def test_a_template_runs_twice(tmp_path: Path, template: str) -> None:
         assert run(opened).exit_code == 0
 
 
+@pytest.mark.parametrize("template", NAMES)
+def test_no_template_asks_of_a_slice_what_only_the_whole_can_answer(tmp_path: Path, template: str) -> None:
+    create(tmp_path / "demo", template)
+    warnings = pz.open_project(tmp_path / "demo", environ={}).plan(everything=True).warnings
+    assert [problem for problem in warnings if problem.code is Code.PZ0711] == []
+
+
 def test_the_incremental_template_does_what_its_readme_says(tmp_path: Path) -> None:
     create(tmp_path / "demo", "incremental")
     opened = pz.open_project(tmp_path / "demo", environ={})

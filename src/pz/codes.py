@@ -147,6 +147,7 @@ class Code(StrEnum):
     PZ0708 = "PZ0708"
     PZ0709 = "PZ0709"
     PZ0710 = "PZ0710"
+    PZ0711 = "PZ0711"
     PZ0712 = "PZ0712"
     PZ0713 = "PZ0713"
     PZ0714 = "PZ0714"
@@ -733,6 +734,11 @@ CODES: dict[Code, CodeInfo] = {
         "run, warning",
         "The results file of a run could not be written; the run goes on.",
         "Check the named path; until a later write succeeds, the file shows an older state of the run.",
+    ),
+    Code.PZ0711: CodeInfo(
+        "compile, plan, run, warning",
+        "SQL is computed over a slice of a dataset and would be right only over the whole.",
+        "Read the whole and replace the output, or deliver the rows and compute downstream; see the guarantees.",
     ),
     Code.PZ0712: CodeInfo(
         "run",

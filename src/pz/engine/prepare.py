@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from pz.connectors.contract import ReadShape
 from pz.connectors.registry import Registry
 from pz.errors import Code, Problem, Problems, Severity
 from pz.frozen import frozen
@@ -14,6 +15,8 @@ from pz.graph.compiler import Compiled, compile_project
 from pz.graph.dry_compile import dry_compile
 from pz.graph.model import Graph, NodeKind
 from pz.graph.selection import select
+from pz.graph.slice_lint import lint_slices
+from pz.graph.sqltree import Parser
 from pz.plan.artifact import write_plan
 from pz.plan.configuration import check_configuration
 from pz.plan.connections import Connections
@@ -82,7 +85,7 @@ def prepare(
     unused = _unused_variables(loaded, compiled)
     idle = _nothing_to_do(request, compiled.graph, execution)
     # Nothing can be done about a note on what was not tried offline while a run is going on: those who look are told.
-    offline = (*compiled.warnings, *dry.warnings)
+    offline = (*_told_by_compiler(compiled, plan), *dry.warnings)
     tried = (problem for problem in offline if request.verb in _LOOKING or not _untried(problem))
     warnings = (*loaded.warnings, *tried, *plan.warnings, *unused, *idle)
     return Prepared(loaded.project, compiled.graph, registry, plan, execution, warnings)
@@ -94,6 +97,16 @@ def _untried(problem: Problem) -> bool:
 
 
 _LOOKING = frozenset({"plan", "validate"})
+
+
+def _told_by_compiler(compiled: Compiled, plan: Plan) -> tuple[Problem, ...]:
+    """Its warnings; those of slices are found anew where there are feeds, which only a connector can tell."""
+    shapes = {node.node_id: node.read_shape for node in plan.nodes}
+    if compiled.understood is None or ReadShape.FEED not in shapes.values():
+        return compiled.warnings
+    with Parser() as parser:
+        found = tuple(lint_slices(parser, compiled.graph, compiled.understood, shapes))
+    return (*(problem for problem in compiled.warnings if problem.code is not Code.PZ0711), *found)
 
 
 def _unused_variables(loaded: Loaded, compiled: Compiled) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ The stages run in this order, and each reports all that it finds before the next
     bind          one declaration per dataset and output; names, readers, writers, cursors, windows, keys
     understand    parse trees, ephemeral pipelines inlined, watermark() comparisons turned into bounds
     build         the order, then nodes with Merkle ids
+    lint          SQL that is right over a whole dataset and not over a slice of it
     judge         the pairing matrix and the routes of deletes, over the whole graph
 """
 
@@ -21,8 +22,9 @@ from pz.graph.build import build_graph
 from pz.graph.judge import judge
 from pz.graph.model import Graph
 from pz.graph.rules import check_dataset, check_output
+from pz.graph.slice_lint import lint_slices
 from pz.graph.sqltree import Parser
-from pz.graph.understand import understand
+from pz.graph.understand import Understood, understand
 from pz.project.model import Project
 from pz.project.templates import Rendered, render
 
@@ -31,11 +33,15 @@ __all__ = ["Compiled", "compile_project"]
 
 @frozen
 class Compiled:
-    """The graph of a project, what is worth saying about it, and the names that var() was called with."""
+    """The graph of a project, what is worth saying about it, and the names that var() was called with.
+
+    ``understood`` is what the graph was built from.
+    """
 
     graph: Graph
     warnings: tuple[Problem, ...] = ()
     variables: frozenset[str] = frozenset()
+    understood: Understood | None = None
 
 
 def compile_project(project: Project, environ: Mapping[str, str] | None = None) -> Compiled:
@@ -50,12 +56,14 @@ def compile_project(project: Project, environ: Mapping[str, str] | None = None) 
         understood = understand(parser, project, bindings, problems)
         problems.raise_errors()
         graph = build_graph(parser, project, understood, problems)
-    problems.raise_errors()
+        problems.raise_errors()
+        shapes = {source.id: source.declared_shape for source in graph.sources()}
+        problems.extend(lint_slices(parser, graph, understood, shapes))
     judge(graph, understood, problems)
     _warn_of_unused(project, bindings, graph, problems)
     problems.raise_errors()
     variables = frozenset[str]().union(*(found.variables for found in rendered.values()))
-    return Compiled(graph, problems.warnings, variables)
+    return Compiled(graph, problems.warnings, variables, understood)
 
 
 def _render(project: Project, environ: Mapping[str, str], problems: Problems) -> dict[str, Rendered]:

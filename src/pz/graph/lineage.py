@@ -19,10 +19,14 @@ __all__ = [
     "Select",
     "computed_names",
     "output_origin",
+    "own_nodes",
     "passes_through",
+    "queries",
     "selects",
+    "sides",
     "tables",
     "trace",
+    "within",
 ]
 
 Origin = tuple[str, str]
@@ -62,7 +66,9 @@ class Relation:
 
 @frozen(slots=False, eq=False)
 class Select:
-    """One SELECT of a tree with the CTEs in sight. ``correlated``: its names may belong to a query around it."""
+    """One query of a tree with the CTEs in sight, its own included. ``correlated``: its names may belong to a query
+    around it. A set operation has no relations.
+    """
 
     node: SqlNode
     ctes: Ctes
@@ -76,7 +82,41 @@ class Select:
 
 def selects(statement: SqlNode) -> Iterator[Select]:
     """Every SELECT of a statement: sides of set operations, CTE bodies, derived tables and subqueries included."""
-    yield from _selects(statement["node"], {}, False)
+    return (query for query in queries(statement) if query.node["type"] == "SELECT_NODE")
+
+
+def queries(statement: SqlNode) -> Iterator[Select]:
+    """Every SELECT of a statement, and every set operation behind its sides."""
+    yield from _queries(statement["node"], {}, False)
+
+
+def within(query: SqlNode, ctes: Ctes) -> Select:
+    """A query that stands where ``ctes`` are in sight: a side of a set operation, a derived table, a subquery."""
+    return Select(query, {**ctes, **_own_ctes(query, ctes)})
+
+
+def sides(query: SqlNode) -> tuple[SqlNode, ...]:
+    """The sides of a set operation, left to right."""
+    children = query.get("children")
+    return tuple(children) if children else (query["left"], query["right"])
+
+
+def own_nodes(query: SqlNode) -> Iterator[SqlNode]:
+    """The nodes of a query's own clauses, parents first: nothing in its CTEs, sides, derived tables and subqueries.
+
+    A subquery itself is given, and what stands left of its IN.
+    """
+    todo: list[object] = [v for k, v in query.items() if k not in {"cte_map", "left", "right", "children"}]
+    while todo:
+        current = todo.pop(0)
+        if isinstance(current, list):
+            todo[:0] = current
+        elif isinstance(current, dict) and (is_subquery(current) or current.get("type") != "SUBQUERY"):
+            yield current
+            if is_subquery(current):
+                todo.insert(0, current.get("child"))
+            elif current.get("type") != "SHOW_REF":
+                todo[:0] = list(current.values())
 
 
 def tables(statement: SqlNode) -> tuple[str, ...]:
@@ -94,7 +134,7 @@ def output_origin(query: SqlNode, ctes: Ctes, column: str) -> Origin | None:
     """Where an output column of a query passes through untouched from; None when that is not certain."""
     inner = {**ctes, **_own_ctes(query, ctes)}
     if query["type"] == "SET_OPERATION_NODE":
-        found = {output_origin(side, inner, column) for side in _sides(query)}
+        found = {output_origin(side, inner, column) for side in sides(query)}
         return found.pop() if len(found) == 1 else None
     if query["type"] != "SELECT_NODE":
         return None
@@ -188,11 +228,6 @@ def _through_star(select: Select, star: SqlNode, column: str) -> set[Origin | No
     return {_through(found[0], column) if len(found) == 1 else None}
 
 
-def _sides(query: SqlNode) -> tuple[SqlNode, ...]:
-    children = query.get("children")
-    return tuple(children) if children else (query["left"], query["right"])
-
-
 def _own_ctes(query: SqlNode, ctes: Ctes) -> dict[str, Cte | None]:
     own: dict[str, Cte | None] = {}
     for name, body, renamed in cte_bodies(query):
@@ -201,40 +236,32 @@ def _own_ctes(query: SqlNode, ctes: Ctes) -> dict[str, Cte | None]:
     return own
 
 
-def _selects(query: SqlNode, ctes: Ctes, correlated: bool) -> Iterator[Select]:
+def _queries(query: SqlNode, ctes: Ctes, correlated: bool) -> Iterator[Select]:
     own = _own_ctes(query, ctes)
     seen: dict[str, Cte | None] = dict(ctes)
     for name, body, _ in cte_bodies(query):
         itself = {name: None} if body["type"] == "RECURSIVE_CTE_NODE" else {}
-        yield from _selects(body, {**seen, **itself}, correlated)
+        yield from _queries(body, {**seen, **itself}, correlated)
         seen[name] = own[name]
     if query["type"] == "SELECT_NODE":
         yield Select(query, seen, correlated)
         for relation in _flatten(query.get("from_table") or {}, seen, True, False):
             if relation.node["type"] == "SUBQUERY" and relation.query is not None:
-                yield from _selects(relation.query, seen, correlated or relation.lateral)
+                yield from _queries(relation.query, seen, correlated or relation.lateral)
     else:
-        for side in _sides(query):
-            yield from _selects(side, seen, correlated)
-    yield from _expression_selects(query, seen)
+        for side in sides(query):
+            yield from _queries(side, seen, correlated)
+        yield Select(query, seen, correlated)
+    yield from _expression_queries(query, seen)
 
 
-def _expression_selects(query: SqlNode, ctes: Ctes) -> Iterator[Select]:
-    """The SELECTs inside a query's expressions: everywhere but in its CTEs, sides and derived tables."""
-    todo: list[object] = [v for k, v in query.items() if k not in {"cte_map", "left", "right", "children"}]
-    while todo:
-        current = todo.pop(0)
-        if isinstance(current, list):
-            todo[:0] = current
-        elif not isinstance(current, dict):
-            continue
-        elif is_subquery(current):
-            yield from _selects(current["subquery"]["node"], ctes, True)
-            todo.append(current.get("child"))
-        elif current.get("type") == "SHOW_REF" and current.get("query"):
-            yield from _selects(current["query"], ctes, True)
-        elif current.get("type") != "SUBQUERY":
-            todo[:0] = list(current.values())
+def _expression_queries(query: SqlNode, ctes: Ctes) -> Iterator[Select]:
+    """The queries inside a query's expressions: everywhere but in its CTEs, sides and derived tables."""
+    for node in own_nodes(query):
+        if is_subquery(node):
+            yield from _queries(node["subquery"]["node"], ctes, True)
+        elif node.get("type") == "SHOW_REF" and node.get("query"):
+            yield from _queries(node["query"], ctes, True)
 
 
 _KEEPS_LEFT = {"INNER", "LEFT", "SEMI", "ANTI"}

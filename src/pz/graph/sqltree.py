@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import duckdb
 
 __all__ = [
+    "AGGREGATES",
     "BARE_CLOCKS",
     "CLOCKS_AND_DICE",
     "Parser",
@@ -30,6 +31,7 @@ __all__ = [
     "function_name",
     "is_subquery",
     "line_at",
+    "offset_of",
     "string_constant",
     "walk",
 ]
@@ -52,6 +54,19 @@ CLOCKS_AND_DICE = frozenset({
 BARE_CLOCKS = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_user", "session_user",
     "user", "current_role", "current_schema", "current_catalog",
+})  # fmt: skip
+
+# What makes one row of many; a test compares it with what DuckDB has.
+AGGREGATES = frozenset({
+    "any_value", "approx_count_distinct", "approx_quantile", "approx_top_k", "arbitrary", "arg_max", "arg_max_null",
+    "arg_max_nulls_last", "arg_min", "arg_min_null", "arg_min_nulls_last", "argmax", "argmin", "array_agg", "avg",
+    "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "corr", "count", "count_if", "count_star",
+    "countif", "covar_pop", "covar_samp", "entropy", "favg", "first", "fsum", "group_concat", "histogram",
+    "histogram_exact", "kahan_sum", "kurtosis", "kurtosis_pop", "last", "list", "listagg", "mad", "max", "max_by", "mean",
+    "median", "min", "min_by", "mode", "product", "quantile", "quantile_cont", "quantile_disc", "regr_avgx",
+    "regr_avgy", "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+    "reservoir_quantile", "sem", "skewness", "stddev", "stddev_pop", "stddev_samp", "string_agg", "sum",
+    "sum_no_overflow", "sumkahan", "var_pop", "var_samp", "variance",
 })  # fmt: skip
 
 _NOT_SELECT = (
@@ -131,6 +146,15 @@ class Parser:
 def line_at(sql: str, byte_offset: int) -> int:
     """The line, from 1, of a position that DuckDB gave; it counts bytes."""
     return sql.encode()[:byte_offset].count(b"\n") + 1
+
+
+def offset_of(*nodes: object) -> int | None:
+    """The first byte of the SQL that any of the nodes, or what is below them, comes from; None where none tells."""
+    told = (found.get("query_location") for node in nodes for found in walk(node))
+    return min((at for at in told if isinstance(at, int) and at < _NOWHERE), default=None)
+
+
+_NOWHERE = 2**64 - 1
 
 
 def walk(node: object) -> Iterator[SqlNode]:
