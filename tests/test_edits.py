@@ -11,7 +11,8 @@ import pytest
 
 import pz
 from pz.errors import Code, Severity, StateError
-from running import project, run
+from pz.state.watermarks import watermark_store
+from running import project, rows, run
 
 CONNECTIONS = """
 db: { connector: duckdb, path: far.duckdb }
@@ -145,3 +146,120 @@ def test_another_dataset_in_the_place_of_one_that_fed_an_append_is_warned_of_onc
     assert "output 'target.o' has what 'db.t', which is no longer in the project, had delivered" in told
     assert held(delivered) == [0, 1, 2, 3, 4, 10, 11]
     assert ran(delivered, other) == []
+
+
+# --- another definition
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("SELECT id, name", "SELECT id, upper(name) AS name"),
+        ("'o', ", "'o', schema_policy: 'additive', "),
+        ("'id' }) }}", "'id' }) }} WHERE id <> 5"),
+    ],
+)
+def test_an_edit_above_stored_state_is_warned_of_once_with_its_place(delivered: Path, old: str, new: str) -> None:
+    edited = flow("-- the flow\n" + APPEND.replace(old, new))
+    ((severity, told),) = ran(delivered, edited)
+    assert severity is Severity.WARNING
+    assert "output 'target.o' was defined otherwise when the state of 'db.t' was stored" in told
+    assert "(pipelines/a.sql:2)" in told
+    assert "empty the output and run with --full-refresh" in told
+    assert ran(delivered, edited) == [], "also where nothing new came"
+    grow(delivered, 5, 8)
+    assert ran(delivered, edited) == []
+
+
+def test_an_edited_read_is_warned_of_once(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    assert ran(tmp_path, flow(MERGE)) == []
+    edited = flow(MERGE.replace("'t', ", "'t', columns: { id: 'integer', name: 'varchar' }, "))
+    ((_, told),) = ran(tmp_path, edited)
+    assert "was defined otherwise" in told
+    assert "empty the output" not in told, "a merge takes the rows again"
+    grow(tmp_path, 5, 9)
+    assert ran(tmp_path, edited) == []
+    assert held(tmp_path) == list(range(9))
+
+
+def test_an_edit_of_what_keeps_no_state_needs_no_warning(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    full = MERGE.replace(SYNC, "")
+    assert ran(tmp_path, flow(full)) == []
+    assert ran(tmp_path, flow(full.replace("SELECT id, name", "SELECT id, upper(name) AS name"))) == []
+
+
+def test_an_edit_together_with_a_full_refresh_needs_no_warning(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(MERGE))
+    edited = flow(MERGE.replace("SELECT id, name", "SELECT id, upper(name) AS name"))
+    assert ran(tmp_path, edited, full_refresh=True) == []
+    assert ran(tmp_path, edited) == []
+
+
+def test_an_edit_is_warned_of_until_a_run_succeeds(delivered: Path) -> None:
+    broken = APPEND.replace("SELECT id, name", "SELECT id, error('no') AS name")
+    grow(delivered, 5, 6)
+    for _ in range(2):
+        result = run(edit(delivered, flow(broken)))
+        assert result.exit_code == 1
+        assert any("was defined otherwise" in problem.message for problem in result.problems)
+    again = edit(delivered, flow(broken)).retry()
+    assert not any("was defined otherwise" in problem.message for problem in again.problems), "its chain was told"
+    edited = flow(APPEND.replace("SELECT id, name", "SELECT id, lower(name) AS name"))
+    assert len(ran(delivered, edited)) == 1
+    assert ran(delivered, edited) == []
+
+
+def test_state_of_an_earlier_version_says_nothing_of_definitions(delivered: Path) -> None:
+    store = watermark_store(delivered / ".pz").raw
+    ((key, content),) = store.read().items()
+    bare = {name: value for name, value in content.items() if name not in {"definitions", "paths"}}
+    assert store.put(key, bare, seen=content)
+    assert ran(delivered, flow(APPEND.replace("SELECT id, name", "SELECT id, upper(name) AS name"))) == []
+    ((_, told),) = ran(delivered, flow(APPEND))
+    assert "was defined otherwise" in told
+
+
+# --- other places
+
+FILES = "INSERT INTO {{ sink('lake', 'o', strategy: 'append', duplicates: 'accept', path: 'one') }} " + READ
+
+
+def test_an_output_that_was_moved_is_refused_and_may_go_on_where_the_old_one_ended(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(FILES))
+    grow(tmp_path, 5, 7)
+    moved = FILES.replace("'one'", "'two'")
+    told = refused(tmp_path, flow(moved))
+    assert "the state of 'db.t' was stored when output 'lake.o' was written to another path" in told
+    assert "start: from_state" in told
+    assert not (tmp_path / "out/two").exists()
+    consented = moved.replace("cursor: 'id'", "cursor: 'id', start: 'from_state'")
+    ((severity, said),) = ran(tmp_path, flow(consented))
+    assert severity is Severity.NOTE
+    assert "Remove it after this run" in said
+    assert [row[0] for row in rows(tmp_path / "out/two/*.parquet")] == [5, 6]
+    assert ran(tmp_path, flow(consented)) == []
+    assert ran(tmp_path, flow(moved)) == [], "that the consent was taken away again is no other definition"
+    assert ran(tmp_path, flow(moved.replace("'two'", "'./two/'"))) != [], "spelled otherwise it is another definition"
+
+
+def test_consent_to_go_on_from_state_is_no_part_of_what_an_output_gets(tmp_path: Path) -> None:
+    def into(name: str) -> dict[str, str]:
+        sql = APPEND.replace("'o'", f"'{name}'").replace(READ, "SELECT * FROM {{ ref('read') }}")
+        return {f"pipelines/{name}.sql": sql}
+
+    grow(tmp_path, 0, 5)
+    delivered = tmp_path
+    assert ran(tmp_path, {"pipelines/read.sql": READ, **into("o")}) == []
+    consent = READ.replace("cursor: 'id'", "cursor: 'id', start: 'from_state'")
+    both = {"pipelines/read.sql": consent, **into("o"), **into("p")}
+    notes = ran(delivered, both)
+    assert {severity for severity, _ in notes} == {Severity.NOTE}
+    assert "output 'target.p' never got what 'db.t' had delivered" in notes[0][1]
+    without = {name: text.replace(", start: 'from_state'", "") for name, text in both.items()}
+    grow(delivered, 5, 6)
+    assert ran(delivered, without) == []
+    assert (held(delivered), held(delivered, "p")) == ([0, 1, 2, 3, 4, 5], [5])

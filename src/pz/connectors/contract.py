@@ -34,6 +34,7 @@ gets explicit specs, never the project. What every connector must have is small 
     (one opening)           LocatesConnections       tells when two connections lead to one and the same
     (an order)              SeesOutputs              tells when a dataset is what an output writes
     (one place)             LocatesDatasets          tells where a dataset lies that does not lie where its name says
+    (one place)             LocatesTargets           the same of an output
     (bytes on disk)         SpoolsToDisk             bytes that it puts aside lie in the run's folder
     (cancellation)          Cancellable              ends a call that waits for a silent far side
     (log)                   LogsMessages             tells the operator what is no error but worth knowing
@@ -96,6 +97,7 @@ __all__ = [
     "LiveScanningSource",
     "LocatesConnections",
     "LocatesDatasets",
+    "LocatesTargets",
     "LocatesOutputs",
     "SeesOutputs",
     "LogsMessages",
@@ -1023,6 +1025,21 @@ class LocatesDatasets(Protocol):
         """What says where it lies below `Connector.location`, as the project spells it; never a secret.
 
         Asked of all datasets of a project, whatever is run, so their options may be wrong: raises nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class LocatesTargets(Protocol):
+    """A connector whose outputs say by an option where they lie: what one place was given is not there at another.
+
+    Absent means that an output's name says it, as a table's does.
+    """
+
+    def target_location(self, output: OutputSpec) -> Mapping[str, str]:
+        """What says where it lies below `Connector.location`, as the project spells it; never a secret.
+
+        Asked of all outputs of a project, whatever is run, so their options may be wrong: raises nothing.
         """
         ...
 

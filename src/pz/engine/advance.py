@@ -82,7 +82,7 @@ def store_decisions(
     """Store what may advance; blocked datasets are reported as notes, unless ``quiet``."""
     keys = {source.id: source.key for source in graph.sources() if isinstance(source, SourceNode)}
     blocked = () if quiet else _blocked(decisions)
-    if not full_refresh and not any(decision.verdict is Verdict.ADVANCE for decision in decisions):
+    if not full_refresh and not any(d.verdict is Verdict.ADVANCE or d.delivered for d in decisions):
         return Advanced(blocked)
     stored = store(
         decisions,

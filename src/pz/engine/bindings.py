@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pz.connectors.contract import LocatesDatasets, ReadShape
+from pz.connectors.contract import LocatesDatasets, LocatesTargets, ReadShape
 from pz.connectors.location import digest as digest_of
 from pz.connectors.registry import Registry
 from pz.engine.locations import location_digest
-from pz.graph.model import Graph, SourceNode
+from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.plan.connections import Connections
-from pz.plan.specs import dataset_spec
+from pz.plan.specs import dataset_spec, output_spec
 from pz.project.model import Project
 from pz.state.advancement import outputs_below
 from pz.state.entries import Binding
@@ -30,16 +30,20 @@ def bindings_of(project: Project, graph: Graph, registry: Registry) -> Mapping[s
             digests[connection] = location_digest(project, registry, connection)
         return digests[connection]
 
-    return {
-        source.id: Binding(
+    def binding(source: SourceNode) -> Binding:
+        below = outputs_below(graph, source)
+        paths = {sink.name: _target_digest(project, registry, sink) for sink in below}
+        return Binding(
             digest(source.connection),
-            {sink.name: digest(sink.connection) for sink in outputs_below(graph, source)},
+            {sink.name: digest(sink.connection) for sink in below},
             _dataset_digest(project, registry, source),
             _SHAPES[source.declared_shape],
             source.read.sync.slot or "",
+            {name: path for name, path in paths.items() if path},
+            {sink.name: sink.id for sink in below},
         )
-        for source in graph.sources()
-    }
+
+    return {source.id: binding(source) for source in graph.sources()}
 
 
 def _dataset_digest(project: Project, registry: Registry, source: SourceNode) -> str:
@@ -47,3 +51,8 @@ def _dataset_digest(project: Project, registry: Registry, source: SourceNode) ->
     if not isinstance(connector, LocatesDatasets):
         return ""
     return digest_of(connector.dataset_location(dataset_spec(source)))
+
+
+def _target_digest(project: Project, registry: Registry, sink: SinkNode) -> str:
+    connector = Connections(project, registry).connector(sink.connection)
+    return digest_of(connector.target_location(output_spec(sink))) if isinstance(connector, LocatesTargets) else ""

@@ -20,12 +20,12 @@ from pz.errors import Code, Problem, Problems, Severity, StateError
 from pz.events import timestamp
 from pz.frozen import frozen
 from pz.graph.delivery import merges_everywhere
-from pz.graph.model import SinkNode, SourceNode
+from pz.graph.model import Node, SinkNode, SourceNode
 from pz.graph.watermarks import resolve, value_sql
 from pz.project.model import NullCursor
 from pz.staging.redaction import redact
 from pz.state.advancement import outputs_below
-from pz.state.binding import check_binding, check_slot
+from pz.state.binding import check_binding, check_slot, redefined
 from pz.state.entries import Binding, Entry, Token, Watermark, entry_to_json
 from pz.state.kinds import Found, StateFiles, check_kind
 from pz.state.sync_state import is_pending
@@ -125,6 +125,7 @@ class _Resolver:
         self._seen: dict[str, Entry | None] = {}
         self._used: dict[str, Entry] = {}
         self._inherited: set[str] = set()
+        self._redefined: dict[str, list[str]] = {}
 
     def resolve(self) -> Reading:
         nodes = [node for node in self._prepared.graph.sources() if node.id in self._prepared.execution]
@@ -135,6 +136,7 @@ class _Resolver:
             self._resolve_all(stateful, stored)
             for node in appended:
                 self._in_full(node, stored.of(node.key, ReadShape.FULL))
+            self._tell_redefined()
         if self._problems.errors:
             raise StateError(self._problems.errors)
         return Reading(
@@ -154,7 +156,7 @@ class _Resolver:
             try:
                 self._one(node, found, stored)
             except StateError as refused:
-                self._problems.extend(self._at(node, problem) for problem in refused.problems)
+                self._problems.extend(_at(node, problem) for problem in refused.problems)
 
     def _appends(self, node: SourceNode) -> tuple[SinkNode, ...]:
         """The outputs of this run below a dataset that keep every row that they are given."""
@@ -165,13 +167,21 @@ class _Resolver:
             if sink.id in self._prepared.execution and sink.write.strategy is WriteStrategy.APPEND
         )
 
+    def _tell_redefined(self) -> None:
+        """Once for each output that is written in this run; a retry does not repeat what its chain was told."""
+        told = {node.id for node in self._prior.record.nodes} if self._prior is not None else frozenset[str]()
+        for sink in self._prepared.graph.sinks():
+            keys = self._redefined.get(sink.name) if sink.id in self._prepared.execution - told else None
+            if keys:
+                self._problems.add(_at(sink, _redefined_since(sink, keys)))
+
     def _in_full(self, node: SourceNode, found: Found) -> None:
         """A dataset that keeps no state; what is stored of it is from when it did."""
         told = refreshed if self._full_refresh else full_read_over_state
         self._tell(node, told(node, found, self._appends(node)))
 
     def _tell(self, node: SourceNode, *problems: Problem | None) -> None:
-        self._problems.extend(self._at(node, problem) for problem in problems if problem is not None)
+        self._problems.extend(_at(node, problem) for problem in problems if problem is not None)
 
     def _one(self, node: SourceNode, found: Found, stored: StateFiles) -> None:
         shape, entry = self._prepared.plan[node.id].read_shape, found.own
@@ -195,20 +205,25 @@ class _Resolver:
             self._tell(node, *delivered_as_another(node, here, appends, stored, keys, refresh=self._full_refresh))
         used = None if self._full_refresh or (entry is not None and is_pending(entry)) else entry
         if used is not None:
-            refusals = check_binding(
-                node.key,
-                used,
-                self._bindings[node.id],
-                cursor=node.read.sync.cursor,
-                to_create=self._probed.to_create,
-                from_state=node.read.sync.start == "from_state",
-            )
+            refusals = self._refusals(node, used, from_state=node.read.sync.start == "from_state")
             self._tell(node, *refusals)
             if refusals:
                 return
+            if node.read.sync.start == "from_state":
+                self._tell(node, *map(_accepted, self._refusals(node, used, from_state=False)))
             self._use(node, used)
         if shape is ReadShape.INCREMENTAL:
             self._slices[node.id] = self._slice(node, used)
+
+    def _refusals(self, node: SourceNode, used: Entry, *, from_state: bool) -> tuple[Problem, ...]:
+        return check_binding(
+            node.key,
+            used,
+            self._bindings[node.id],
+            cursor=node.read.sync.cursor,
+            to_create=self._probed.to_create,
+            from_state=from_state,
+        )
 
     def _another_kind(self, node: SourceNode, found: Found, shape: ReadShape) -> Problem | None:
         """The refusal of state that another way of reading has stored. A full refresh leaves no slot behind unseen either."""
@@ -219,6 +234,8 @@ class _Resolver:
 
     def _use(self, node: SourceNode, entry: Entry) -> None:
         self._used[node.key] = entry
+        for output in redefined(entry, self._bindings[node.id]):
+            self._redefined.setdefault(output, []).append(node.key)
         if isinstance(entry.value, Token):
             self._tokens[node.id] = entry.value.token
         else:
@@ -278,7 +295,7 @@ class _Resolver:
         policy = node.read.sync.null_cursor
         told = f"has {probe.null_cursors} row(s) without a value in cursor '{node.read.sync.cursor}'"
         if policy is NullCursor.REFUSE:
-            self._problems.add(self._at(node, Problem(Code.PZ0712, f"dataset '{node.key}' {told}")))
+            self._problems.add(_at(node, Problem(Code.PZ0712, f"dataset '{node.key}' {told}")))
         elif policy is NullCursor.DEFAULT:
             self._warn(node, Code.PZ0712, f"{told}; they are read only when the dataset is read from its beginning")
 
@@ -287,9 +304,31 @@ class _Resolver:
         problem = Problem(code or Code.PZ0713, f"dataset '{node.key}' {message}", severity=severity)
         self._problems.add(problem.at(place.file, place.line) if place and code else problem)
 
-    @staticmethod
-    def _at(node: SourceNode, problem: Problem) -> Problem:
-        return problem.at(node.location.file, node.location.line) if node.location else problem
+
+def _at(node: Node, problem: Problem) -> Problem:
+    return problem.at(node.location.file, node.location.line) if node.location else problem
+
+
+def _redefined_since(sink: SinkNode, keys: list[str]) -> Problem:
+    appends = sink.write.strategy is WriteStrategy.APPEND
+    said = ", ".join(f"'{key}'" for key in keys)
+    return Problem(
+        Code.PZ0713,
+        f"output '{sink.name}' was defined otherwise when the state of {said} was stored: what it got before stays as it "
+        "was made then, and only what is new is made as it is now",
+        hint=f"{'empty the output and ' if appends else ''}run with --full-refresh to have all of it made anew",
+        severity=Severity.WARNING,
+    )
+
+
+def _accepted(refusal: Problem) -> Problem:
+    """The note on what would be refused without consent; the consent is good for this once."""
+    return Problem(
+        Code.PZ0713,
+        f"{refusal.message}; `start: from_state` accepts that. Remove it after this run: it would accept the next such "
+        "change as well",
+        severity=Severity.NOTE,
+    )
 
 
 def _probed_type(node: SourceNode, probe: SourceProbe) -> CursorType | None:

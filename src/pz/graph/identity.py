@@ -8,8 +8,9 @@ other SQL. Hashed is canonical JSON: keys sorted, no whitespace, exact numbers.
     Check        the check without sample_values, parent
     SinkWrite    connection, entity, write options, strategy, keys, on_delete, duplicates, schema_policy, dedupe_by, parent
 
-Left out on purpose: credentials, hosts, retry, limits, tags, pushdown, file and line. The sentinels of watermark(),
-run_id and run_started_at stand for themselves, so a run's own constants do not change an id from run to run.
+Left out on purpose: credentials, hosts, retry, limits, tags, pushdown, file and line, and the consent `start: from_state`.
+The sentinels of watermark(), run_id and run_started_at stand for themselves, so a run's own constants do not change an id
+from run to run.
 """
 
 from __future__ import annotations
@@ -86,8 +87,12 @@ def _node_id(kind: NodeKind, content: Mapping[str, Any], parents: Iterable[str])
 
 
 def _sync(sync: SyncDecl) -> dict[str, Any]:
-    """The block as it acts: an omitted one and an explicit ``auto`` are the same."""
-    return {f.name: getattr(sync, f.name) for f in fields(sync) if f.name not in {"location", "explicit"}}
+    """The block as it acts: an omitted one and an explicit ``auto`` are the same.
+
+    ``start`` is consent to go on from stored state, which changes nothing of what is read: it may be taken away again.
+    """
+    content = {f.name: getattr(sync, f.name) for f in fields(sync) if f.name not in {"location", "explicit"}}
+    return {**content, "start": None}
 
 
 def _canonical(value: object, path: str) -> Any:

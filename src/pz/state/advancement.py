@@ -145,6 +145,8 @@ def store(
 ) -> Stored:
     """Write what may advance, each dataset for itself: one that cannot be stored does not hold up the others.
 
+    Where a dataset offered nothing new, only its binding is renewed.
+
     ``seen`` is what the run read before it began, by key; if that is no longer stored, another run has moved on and this
     one is refused (PZ0520), unless what is stored is the candidate itself. A watermark never moves back, except by
     a full refresh, which means to start over: one that read nothing leaves no state, and what another way of reading the
@@ -157,11 +159,13 @@ def store(
     for decision in decisions:
         key, value = decision.key, decision.value
         over = full_refresh and decision.delivered  # an empty read starts over too
-        if decision.verdict is not Verdict.ADVANCE and not over:
-            continue
         binding, before, changed = bindings.get(key, Binding()), seen.get(key), False
         stays = before is not None and value is not None and not full_refresh and _would_move_back(before.value, value)
         try:
+            if decision.verdict is not Verdict.ADVANCE and not over:
+                if decision.delivered and before is not None:
+                    _rebind(_store_of(before.value, watermarks, tokens), key, before, binding)
+                continue
             if value is not None and not stays:
                 changed = _save(_store_of(value, watermarks, tokens), key, Entry(value, run_id, binding), before)
             elif value is None and before is not None and not is_pending(before):
@@ -193,6 +197,12 @@ def _replace_other(key: str, watermarks: EntryStore, tokens: EntryStore, run_id:
         other.remove(key, seen=left)
     elif left.get("token") != SNAPSHOT_PENDING:
         other.put(key, {**left, "token": SNAPSHOT_PENDING, "runId": run_id}, seen=left)
+
+
+def _rebind(target: EntryStore, key: str, stored: Entry, here: Binding) -> None:
+    """Where nothing new came, the value stays, but the outputs have it as they are now: what changed was told once."""
+    if stored.binding != here and not is_pending(stored):
+        _save(target, key, Entry(stored.value, stored.run_id, here), stored)
 
 
 def _store_of(value: Value, watermarks: EntryStore, tokens: EntryStore) -> EntryStore:

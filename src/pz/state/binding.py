@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pz.errors import Code, Problem
 from pz.state.entries import Binding, Entry, Watermark
 
-__all__ = ["check_binding", "check_slot"]
+__all__ = ["check_binding", "check_slot", "redefined"]
 
 _START_OVER = "run with --full-refresh to read everything again"
 _MOVED = (
@@ -32,7 +32,8 @@ def check_binding(
     """Say why the stored state of dataset ``key`` must not be used ``here``; empty when it may (all are PZ0705).
 
     ``to_create`` names the outputs whose target does not exist yet; ``from_state`` is the consent to get only what comes
-    from now on, in new outputs and from another path. A full refresh uses no state, so there is nothing to check then.
+    from now on: in new outputs, at another path, from another path. A full refresh uses no state, so there is nothing to
+    check then.
     """
     problems: list[Problem] = []
     earned = stored.binding
@@ -51,6 +52,9 @@ def check_binding(
             problems.append(_refusal(said, _START_OVER))
         elif from_state:
             continue
+        elif output in earned.paths and earned.paths[output] != here.paths.get(output):
+            said = f"the state of '{key}' was stored when output '{output}' was written to another path"
+            problems.append(_refusal(said, _MOVED))
         elif output not in earned.outputs:
             said = f"output '{output}' never got what '{key}' had delivered before its stored state"
             problems.append(_refusal(said, _NEW_OUTPUT))
@@ -58,6 +62,19 @@ def check_binding(
             said = f"the target of output '{output}' does not exist, but '{key}' has stored state"
             problems.append(_refusal(said, _NEW_OUTPUT))
     return tuple(problems)
+
+
+def redefined(stored: Entry, here: Binding) -> tuple[str, ...]:
+    """The outputs whose rows of before were made by another definition than the present one: SQL, read, or options changed.
+
+    Not those that were moved along with that. An entry from before definitions were kept says nothing.
+    """
+    earned = stored.binding
+    return tuple(
+        name
+        for name, now in sorted(here.definitions.items())
+        if earned.definitions.get(name, now) != now and earned.paths.get(name) == here.paths.get(name)
+    )
 
 
 def check_slot(key: str, stored: Entry, here: Binding) -> Problem | None:

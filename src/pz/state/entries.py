@@ -44,6 +44,7 @@ class Token:
 Value = Watermark | Token
 
 _TEXTS = ("dataset", "shape", "slot")
+_BY_OUTPUT = ("paths", "definitions")
 """Fields of a binding that are left out where they say nothing."""
 
 
@@ -53,7 +54,9 @@ class Binding:
 
     ``dataset`` is the digest of where the dataset lies below the location, empty where its name says that. ``shape`` says
     which way of reading a token is of (``feed`` or ``cdc``; empty for watermarks, and in entries from before it was kept),
-    ``slot`` what the project named the place where the source keeps what is captured.
+    ``slot`` what the project named the place where the source keeps what is captured. ``paths`` has the digest of where an
+    output lies below its location where its name does not say that, ``definitions`` the node id that each output had: what it
+    was given was made by that SQL from that read.
     """
 
     location: str = ""
@@ -61,6 +64,8 @@ class Binding:
     dataset: str = ""
     shape: str = ""
     slot: str = ""
+    paths: Mapping[str, str] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
 
 
 @frozen
@@ -80,6 +85,8 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
     }
     texts = {name: getattr(entry.binding, name) for name in _TEXTS}
     where |= {name: text for name, text in texts.items() if text}
+    by_output = {name: dict(sorted(getattr(entry.binding, name).items())) for name in _BY_OUTPUT}
+    where |= {name: each for name, each in by_output.items() if each}
     return {**value_to_json(entry.value), "runId": entry.run_id, **where}
 
 
@@ -94,11 +101,14 @@ def entry_from_json(content: Mapping[str, Any]) -> Entry:
     """The entry that `entry_to_json` made the content of; ValueError when it is none."""
     location, outputs, run_id = content.get("location", ""), content.get("outputs", {}), content.get("runId")
     texts = {name: content.get(name, "") for name in _TEXTS}
-    if not all(isinstance(text, str) for text in (location, *texts.values())) or not isinstance(outputs, dict):
+    by_output = {name: content.get(name, {}) for name in _BY_OUTPUT}
+    if not all(isinstance(text, str) for text in (location, *texts.values())) or not all(
+        isinstance(each, dict) for each in (outputs, *by_output.values())
+    ):
         raise ValueError("its binding is malformed")
     if not isinstance(run_id, str):
         raise ValueError("its run is malformed")
-    return Entry(value_from_json(content), run_id, Binding(location, outputs, **texts))
+    return Entry(value_from_json(content), run_id, Binding(location, outputs, **texts, **by_output))
 
 
 def value_from_json(content: Mapping[str, Any]) -> Value:

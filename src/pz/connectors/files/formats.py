@@ -99,6 +99,11 @@ def read_path(entity: str, options: Mapping[str, Any], default: Format = Format.
     return str(options.get("path", f"{entity}.{options.get('format', default)}"))
 
 
+def write_path(entity: str, options: Mapping[str, Any]) -> str:
+    """The directory of an output, whether or not its options are right."""
+    return str(options.get("path", entity))
+
+
 @frozen
 class ReadOptions:
     """The read options of a dataset of files, checked.
@@ -155,7 +160,7 @@ class WriteOptions:
         _refuse_foreign(options, format_, FORMATS[format_].write_options, {"path", "format"})
         usual = Compression.SNAPPY if format_ is Format.PARQUET else Compression.NONE
         return cls(
-            path=str(options.get("path", entity)),
+            path=write_path(entity, options),
             format=format_,
             delimiter=_delimiter(options, format_),
             layout=Layout(_choice(options, "layout", [*Layout], Layout.NDJSON)),

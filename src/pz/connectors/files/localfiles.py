@@ -14,8 +14,9 @@ from pz.connectors.contract import (
     ConnectionSpec,
     ConnectorError,
     DatasetSpec,
+    OutputSpec,
 )
-from pz.connectors.files.formats import read_path, read_schema, write_schema
+from pz.connectors.files.formats import read_path, read_schema, write_path, write_schema
 from pz.connectors.files.paths import FileRoot
 from pz.connectors.localpath import spelled_path
 
@@ -108,6 +109,10 @@ class LocalFiles:
     def dataset_location(self, dataset: DatasetSpec) -> Mapping[str, str]:
         """The path or glob."""
         return {"path": spelled_path(read_path(dataset.entity, dataset.options))}
+
+    def target_location(self, output: OutputSpec) -> Mapping[str, str]:
+        """The directory."""
+        return {"path": spelled_path(write_path(output.entity, output.options))}
 
     def check_connection(self, connection: ConnectionSpec) -> ConnectionReport:
         """A root that is there and can be listed, or that a write will create."""
