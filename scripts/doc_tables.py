@@ -67,6 +67,8 @@ def _cell(cell: Cell, *, alone: bool) -> str:
         text = f"{cell.guarantee.level}, with consent (else {cell.code})"
     else:
         text = str(cell.guarantee)
+    if cell.ghosts is not None:
+        text += f", by a connector without snapshot deletes {cell.ghosts}"
     if alone:
         return text
     named = " or ".join(f"`{choice}`" for choice in cell.on_delete if choice is not None)

@@ -515,6 +515,12 @@ CONNECTORS = [
         before=(orders,),
     ),
     Bad(
+        "PZ0339",
+        p(OUT.replace("strategy", "snapshot_delete_limit: 1, strategy") + "SELECT 1 AS id\n"),
+        ONE,
+        "duckdb, postgres",
+    ),
+    Bad(
         "PZ0341",
         {
             **read("format: 'csv'"),

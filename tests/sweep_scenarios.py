@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from pz.connectors.contract import OnDelete, ReadShape, WriteStrategy
+from pz.connectors.deletes import LIMIT
 from pz.graph.delivery import EFFECTIVELY_ONCE, MATRIX
 from pz.testing.oracle import rows_of
 from pz.testing.server import Server
@@ -239,8 +240,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         sink="reference_api",
         read={"feed": True},
     ),
-    Scenario("cdc-delete", ReadShape.CDC, WriteStrategy.MERGE, OnDelete.DELETE),
-    Scenario("cdc-soft", ReadShape.CDC, WriteStrategy.MERGE, OnDelete.SOFT),
+    Scenario("cdc-delete", ReadShape.CDC, WriteStrategy.MERGE, OnDelete.DELETE, write={LIMIT: 1}),
+    Scenario("cdc-soft", ReadShape.CDC, WriteStrategy.MERGE, OnDelete.SOFT, write={LIMIT: 1}),
     Scenario("cdc-ignore", ReadShape.CDC, WriteStrategy.MERGE, OnDelete.IGNORE),
 )
 """Every legal cell at least once; `test_crash_sweep` checks that none is missing."""

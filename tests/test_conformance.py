@@ -25,6 +25,7 @@ from pz.connectors.contract import (
     Settlement,
     WriteSession,
 )
+from pz.connectors.deletes import LIMIT
 from pz.testing.conformance import Answers, Fixture, Verdict, run_conformance
 from pz.testing.conformance_reads import READ_CHECKS
 from pz.testing.conformance_static import STATIC_CHECKS
@@ -223,6 +224,17 @@ class _DeletesFirst(TransactionalSession):
         return
 
 
+class _KeepsAll(TransactionalSession):
+    def retain_only(self, keys: pa.RecordBatch) -> None:
+        return
+
+
+class _KnowsNoLimit(TransactionalSession):
+    def __init__(self, target: Any, semantics: AbortSemantics) -> None:
+        options = {**target.output.options, LIMIT: 1}
+        super().__init__(replace(target, output=replace(target.output, options=options)), semantics)
+
+
 class _UpdatesAll(TransactionalSession):
     def apply_partial(self, batch: pa.RecordBatch, unchanged: Any) -> None:
         super().apply_partial(batch, [])
@@ -287,6 +299,8 @@ DEFECTS: list[tuple[str, type[Defective]]] = [
     ("partition_ids_are_stable", source_of(_RandomIds)),
     ("an_upper_bound_holds", IgnoresUpper),
     ("a_commit_is_all_or_nothing", sink_of(_CommitsEarly)),
+    ("a_snapshot_removes_what_it_does_not_hold", sink_of(_KeepsAll)),
+    ("a_snapshot_removes_what_it_does_not_hold", sink_of(_KnowsNoLimit)),
     ("commit_excludes_abort", sink_of(_CommitsTwice)),
     ("an_abort_leaves_what_is_declared", sink_of(_AbortsByCommitting)),
     ("closing_without_a_commit_is_an_abort", sink_of(_AbortsByCommitting)),

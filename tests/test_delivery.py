@@ -74,6 +74,18 @@ def test_a_pair_is_guaranteed_or_refused_as_the_contract_says(
         assert problem is None
 
 
+def test_only_a_merge_of_captured_deletes_needs_a_sink_that_removes_what_a_snapshot_lacks() -> None:
+    weaker = {
+        (shape, strategy, on_delete)
+        for shape, strategy, on_delete in product(ReadShape, WriteStrategy, (None, *OnDelete))
+        for write in [WriteDecl(strategy, on_delete=on_delete)]
+        if guarantee(shape, write) != guarantee(shape, write, ghosts=True)
+    }
+    assert weaker == {(CDC, MERGE, OnDelete.DELETE), (CDC, MERGE, OnDelete.SOFT)}
+    promised = guarantee(CDC, WriteDecl(MERGE, on_delete=OnDelete.DELETE), ghosts=True)
+    assert str(promised) == "effectively-once (rows that a snapshot does not hold stay)"
+
+
 def test_the_append_refusal_never_advises_the_strategy_that_is_refused_next() -> None:
     problem = refusal(INCREMENTAL, source("events"), sink(WriteDecl(APPEND), name="events_raw"))
     assert problem is not None

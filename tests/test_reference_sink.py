@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pz.connectors.contract import (
     WriteAttempt,
     WriteStrategy,
 )
+from pz.connectors.deletes import LIMIT
 from pz.testing.oracle import assert_equal, assert_equal_alive
 from pz.testing.reference import Reference, ReferenceApi
 from pz.testing.reference_sink import ReferenceSink, StreamingSession
@@ -119,7 +121,8 @@ def test_deletes_come_after_the_upserts_of_their_transaction(server: Server, pol
 @pytest.mark.parametrize("policy", [OnDelete.DELETE, OnDelete.SOFT])
 def test_what_is_not_among_the_keys_to_retain_goes(server: Server, policy: OnDelete) -> None:
     write(server, output("merge", on_delete=policy), batch((1, "a"), (2, "b"), (3, "c")))
-    session = sink(server).begin_write(fresh(output("merge", on_delete=policy), "f2"), SCHEMA)
+    told = replace(output("merge", on_delete=policy), options={LIMIT: 1})
+    session = sink(server).begin_write(fresh(told, "f2"), SCHEMA)
     assert isinstance(session, RetainingSession)
     session.write_batch(batch((4, "d")))
     for keys in ([], [4], [1, 9]):

@@ -14,7 +14,7 @@ import pytest
 import pz
 from deaths import dying
 from pz.engine.result import RunResult
-from pz.errors import ProjectError
+from pz.errors import Code, ProjectError
 from pz.events import Event, Notice
 from pz.testing.reference import distribution_path
 from pz.testing.script import Fault
@@ -23,6 +23,7 @@ from running import errors, project, run, statuses
 
 Rows = list[tuple[Any, ...]]
 COLUMNS = {"id": "INTEGER", "name": "VARCHAR"}
+FILE = {"connector": "duckdb", "path": "w.duckdb"}
 
 
 @dataclass
@@ -37,14 +38,16 @@ class Mirror:
         self.source = Server(self.root / "far")
         self.source.create("orders", self.columns, keys=self.keys)
 
-    def opened(self, on_delete: str = "delete", where: str = "", **write: Any) -> pz.OpenProject:
+    def opened(
+        self, on_delete: str = "delete", where: str = "", connector: Mapping[str, Any] = FILE, **write: Any
+    ) -> pz.OpenProject:
         """The project, as it is declared from now on."""
         write = {"strategy": "merge", "keys": list(self.keys), "on_delete": on_delete, **write}
         retry = {"retry": {"max_attempts": 1}}
         orders = {"orders": {"read": {"batch_rows": 2, "sync": {"mode": "cdc"}}}}
         connections = {
             "src": {"connector": "reference", "path": "far", **retry, "entities": orders},
-            "dst": {"connector": "duckdb", "path": "w.duckdb", **retry, "entities": {"copy": {"write": write}}},
+            "dst": {**connector, **retry, "entities": {"copy": {"write": write}}},
         }
         sql = f"INSERT INTO {{{{ sink('dst', 'copy') }}}} SELECT * FROM {{{{ source('src', 'orders') }}}} {where}"
         return project(self.root, {"connections.yml": json.dumps(connections), "pipelines/p.sql": sql})
@@ -303,6 +306,56 @@ def test_a_read_that_is_no_capture_is_refused_before_anything_moves(mirror: Mirr
     with pytest.raises(ProjectError, match="PZ0337"):
         run(pz.open_project(mirror.root, environ={}))
     assert not (mirror.root / "w.duckdb").exists()
+
+
+# --- sinks that cannot
+
+
+API = {"connector": "http", "base_url": "http://127.0.0.1:1"}
+KEYED = {"path": "/copy/{key}", "delete_path": "/copy/{key}"}
+
+
+def promised(opened: pz.OpenProject) -> str:
+    """The guarantee that the plan gives for the one output."""
+    (found,) = [node.guarantees for node in opened.plan().nodes if node.guarantees]
+    return str(found["src.orders"])
+
+
+def test_a_plan_promises_it_only_where_the_sink_can(mirror: Mirror) -> None:
+    opened = mirror.opened()
+    assert promised(opened) == "effectively-once"
+    elsewhere = mirror.opened(connector=API, **KEYED)
+    assert promised(elsewhere) == "effectively-once (rows that a snapshot does not hold stay)"
+
+
+@pytest.mark.parametrize("connector", [API, {"connector": "localfiles", "root": "out"}])
+def test_a_limit_on_a_sink_that_cannot_is_refused_and_names_those_that_can(
+    mirror: Mirror, connector: dict[str, Any]
+) -> None:
+    opened = mirror.opened(connector=connector, snapshot_delete_limit=1, **(KEYED if connector is API else {}))
+    with pytest.raises(ProjectError) as refused:
+        run(opened)
+    (problem,) = [problem for problem in refused.value.problems if "snapshot_delete_limit" in problem.message]
+    assert problem.code is Code.PZ0339
+    assert "duckdb, postgres" in problem.advice
+    assert not (mirror.root / "out").exists()
+
+
+def test_files_that_are_to_apply_deletes_are_refused_and_name_those_that_can(mirror: Mirror) -> None:
+    with pytest.raises(ProjectError, match="PZ0339") as refused:
+        run(mirror.opened(connector={"connector": "localfiles", "root": "out"}))
+    (problem,) = [problem for problem in refused.value.problems if problem.code is Code.PZ0339]
+    assert "duckdb, http, postgres" in problem.advice
+
+
+def test_a_sink_that_cannot_keeps_the_rows_and_the_run_warns(mirror: Mirror) -> None:
+    opened = mirror.opened(connector={"connector": "reference_api", "path": "far"})
+    mirror.numbered(1, 2)
+    run(opened)
+    mirror.forget(1)
+    (told,) = [message for message in notices(opened, full_refresh=True) if "stay" in message]
+    assert "the connector cannot remove them after a snapshot" in told
+    assert sorted(row["id"] for row in mirror.source.target("copy").to_pylist()) == [1, 2]
 
 
 # --- deaths

@@ -491,7 +491,9 @@ CODES: dict[Code, CodeInfo] = {
         "Use another connector; if it should have it, report it to the connector's author.",
     ),
     Code.PZ0339: CodeInfo(
-        "plan", "The connector cannot apply deletes.", "Use `on_delete: ignore`, or another connector."
+        "plan",
+        "The connector cannot apply deletes, or cannot remove what a snapshot does not hold.",
+        "Use `on_delete: ignore`, drop `snapshot_delete_limit`, or use another connector.",
     ),
     Code.PZ0340: CodeInfo(
         "run",

@@ -15,10 +15,10 @@ gets explicit specs, never the project. What every connector must have is small 
     (with a log position)   CapturingSource, SnapshotPartition   told what is durable; says how it stands, lets go
     (in pieces)             PiecewiseSnapshot        a snapshot that goes on where an attempt broke off
     (plan)                  NamesCaptures            by what name, so that two datasets share it only if they say so
-    (after a snapshot)      RetainingSession         a merge that also removes what the snapshot does not hold
     CheckpointableWrites    CheckpointingSession     acknowledged row counts, resume behind them
     (in pieces)             ConfirmingSession        the same, told piece by piece, single rows behind a refused one too
     ApplyDeletes            DeleteApplyingSession    deletes of a cdc-fed merge
+    SnapshotDeletes         RetainingSession         a merge that also removes what the snapshot does not hold
     PartialUpdates          PartialUpdateSession     updates that leave some columns alone
     (probe)                 ProbingSource, ProbingSink   what only the live system knows
     (read shape)            NaturalReadShape         full or feed
@@ -178,6 +178,7 @@ class Capability(Flag):
     CHECKPOINTABLE_WRITES = auto()
     CHANGE_CAPTURE = auto()
     APPLY_DELETES = auto()
+    SNAPSHOT_DELETES = auto()
     PARTIAL_UPDATES = auto()
     TEXT_LENGTH_STATS = auto()
 
@@ -814,7 +815,11 @@ class DeleteApplyingSession(WriteSession, Protocol):
 
 @runtime_checkable
 class RetainingSession(WriteSession, Protocol):
-    """A merge that can also remove (or mark) every row of the target whose key is not among those named."""
+    """A merge that can also remove (or mark) every row of the target whose key is not among those named.
+
+    Rows that were there before the write go up to the share that the option ``snapshot_delete_limit`` names, by default
+    a half: more is refused with PZ0749 and nothing changed. `pz.connectors.deletes` has the option, the refusal and SQL.
+    """
 
     def retain_only(self, keys: pa.RecordBatch) -> None:
         """Keys to keep, batch by batch, at least one batch; applied with the commit, after upserts and deletes."""

@@ -80,12 +80,12 @@ class Deletes:
         return " AND ".join(f"t.{quote(key)} = {other}.{quote(key)}" for key in self.output.keys)
 
 
-def refuse_beyond_limit(output: OutputSpec, target: str, removed: int, before: int) -> None:
-    """Raise PermanentError PZ0749 when a snapshot removed more of the ``before`` rows than the output's limit allows.
+def refuse_beyond_limit(options: Mapping[str, Any], target: str, removed: int, before: int) -> None:
+    """Raise PermanentError PZ0749 when a snapshot removed more of the ``before`` rows than the output's options allow.
 
     ``target`` starts the message. The caller rolls back.
     """
-    limit = float(output.options.get(LIMIT, DEFAULT_LIMIT))
+    limit = float(options.get(LIMIT, DEFAULT_LIMIT))
     if removed > limit * before:
         raise PermanentError(
             f"{target}: {removed} of {before} row(s) are not in the snapshot, more than the limit of {limit:.0%}",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from pz.connectors.closest import did_you_mean
-from pz.connectors.contract import CONTRACT_MAJOR, Connector
+from pz.connectors.contract import CONTRACT_MAJOR, Capability, Connector
 from pz.connectors.options import Side, check_options, check_schemas, coerce_options
 from pz.errors import Code, Problem, ProjectError
 from pz.frozen import frozen
@@ -102,6 +103,15 @@ class Registry:
         if name not in self._loaded:
             self._loaded[name] = self._load(self.registration(name))
         return self._loaded[name]
+
+    def able(self, capability: Capability) -> tuple[str, ...]:
+        """The names of the connectors that announce a capability; what cannot be loaded is left out."""
+        found = []
+        for name in self.names():
+            with suppress(ProjectError):
+                if capability in self.get(name).capabilities:
+                    found.append(name)
+        return tuple(found)
 
     def lacks(self, name: str) -> Problem | None:
         """What is missing before a connector of ours can be used: its extra. It can be described without."""

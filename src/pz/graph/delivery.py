@@ -48,7 +48,8 @@ class Cell:
     """One cell of the matrix. ``guarantee`` is None where the pair is refused; ``code`` is what refuses it.
 
     A cell with both holds only with recorded consent (``duplicates: accept``); without, its code refuses the pair.
-    ``why`` completes "... would" in the refusal.
+    ``why`` completes "... would" in the refusal. ``ghosts`` is what holds where the connector cannot remove what a snapshot
+    does not hold, None where that makes no difference.
     """
 
     shape: ReadShape
@@ -57,6 +58,7 @@ class Cell:
     guarantee: Guarantee | None
     code: Code | None = None
     why: str = ""
+    ghosts: Guarantee | None = None
 
     @property
     def needs_consent(self) -> bool:
@@ -68,6 +70,7 @@ _ANY = (None, *OnDelete)
 _ONCE = Guarantee(EFFECTIVELY_ONCE)
 _CONSENTED = Guarantee(AT_LEAST_ONCE, "consented")
 _UPSERTS = Guarantee(EFFECTIVELY_ONCE, "upserts; deletes are not propagated")
+_GHOSTS = Guarantee(EFFECTIVELY_ONCE, "rows that a snapshot does not hold stay")
 _LOSES = "discard previously loaded rows each run"
 _EVENTS = "add every change event as a new row"
 
@@ -83,7 +86,7 @@ MATRIX: tuple[Cell, ...] = (
     Cell(ReadShape.INCREMENTAL, WriteStrategy.MERGE, _ANY, _ONCE),
     Cell(ReadShape.CDC, WriteStrategy.REPLACE, _ANY, None, Code.PZ0335, _LOSES),
     Cell(ReadShape.CDC, WriteStrategy.APPEND, _ANY, None, Code.PZ0335, _EVENTS),
-    Cell(ReadShape.CDC, WriteStrategy.MERGE, (OnDelete.DELETE, OnDelete.SOFT), _ONCE),
+    Cell(ReadShape.CDC, WriteStrategy.MERGE, (OnDelete.DELETE, OnDelete.SOFT), _ONCE, ghosts=_GHOSTS),
     Cell(ReadShape.CDC, WriteStrategy.MERGE, (OnDelete.IGNORE,), _UPSERTS),
     Cell(ReadShape.CDC, WriteStrategy.MERGE, (None,), None, Code.PZ0336),
 )
@@ -95,10 +98,15 @@ def cell(shape: ReadShape, strategy: WriteStrategy, on_delete: OnDelete | None =
     return next(c for c in MATRIX if (c.shape, c.strategy) == (shape, strategy) and on_delete in c.on_delete)
 
 
-def guarantee(shape: ReadShape, write: WriteDecl) -> Guarantee | None:
-    """What delivery of a read of this shape into this output guarantees; None where the pair is refused."""
+def guarantee(shape: ReadShape, write: WriteDecl, *, ghosts: bool = False) -> Guarantee | None:
+    """What delivery of a read of this shape into this output guarantees; None where the pair is refused.
+
+    ``ghosts`` says that the output's connector cannot remove what a snapshot does not hold.
+    """
     found = cell(shape, write.strategy, write.on_delete)
-    return None if found.needs_consent and not write.duplicates_accepted else found.guarantee
+    if found.needs_consent and not write.duplicates_accepted:
+        return None
+    return found.ghosts if ghosts and found.ghosts is not None else found.guarantee
 
 
 def refusal(shape: ReadShape, source: SourceNode, sink: SinkNode) -> Problem | None:

@@ -65,7 +65,10 @@ def _judge_deletes(sink: SinkNode, sources: list[SourceNode], trees: Mapping[str
 
     captured = [source for source in sources if source.declared_shape is ReadShape.CDC]
     if not captured:
-        error("on_delete is set, but no cdc dataset feeds it", "drop on_delete, or read the source with sync mode cdc")
+        error(
+            "on_delete is set, but no cdc dataset feeds it",
+            "drop on_delete, or read the source with sync mode cdc; a full read that is to leave just its rows is a replace",
+        )
     elif write.on_delete is not OnDelete.IGNORE and len(sources) > 1:
         names = ", ".join(sorted(source.key for source in sources))
         error(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pz.connectors.contract import Capability, Connector
+from pz.connectors.deletes import LIMIT
 from pz.connectors.localpath import os_refusals
 from pz.connectors.options import Side, check_options
 from pz.connectors.registry import Registry
@@ -16,7 +18,7 @@ __all__ = ["check_configuration"]
 
 
 def check_configuration(project: Project, graph: Graph, registry: Registry) -> tuple[Problem, ...]:
-    """All faults of connections, read options and write options: PZ0301, PZ0305, PZ0345."""
+    """All faults of connections, read options and write options: PZ0301, PZ0305, PZ0339, PZ0345."""
     found: list[Problem] = list(_requirements(project))
     usable: set[str] = set()
     for connection in project.connections.values():
@@ -94,12 +96,16 @@ def _entity(project: Project, node: SourceNode | SinkNode, registry: Registry) -
         else (Side.WRITE, node.write.options, node.write.location)
     )
     where = where or node.location
-    kind = "dataset" if side is Side.READ else "output"
-    return check_options(
-        connector,
-        side,
-        options,
-        subject=f"{kind} '{node.connection}.{node.entity}'",
-        file=where.file if where else None,
-        line=where.line if where else None,
-    )
+    file, line = (where.file, where.line) if where else (None, None)
+    subject = f"{'dataset' if side is Side.READ else 'output'} '{node.connection}.{node.entity}'"
+    if side is Side.WRITE and LIMIT in options and not _takes_limit(connector):
+        able = ", ".join(registry.able(Capability.SNAPSHOT_DELETES))
+        message = f"{subject}: connector '{connector.name}' cannot remove what a snapshot does not hold ({LIMIT})"
+        yield Problem(Code.PZ0339, message, file, line, f"drop {LIMIT}, or write by a connector that can: {able}")
+        options = {name: value for name, value in options.items() if name != LIMIT}
+    yield from check_options(connector, side, options, subject=subject, file=file, line=line)
+
+
+def _takes_limit(connector: Connector) -> bool:
+    schema = connector.output_schema()
+    return schema is None or LIMIT in schema.get("properties", {})

@@ -250,7 +250,9 @@ class _Planner:
         if unsupported:
             self._refuse(node, Code.PZ0324, f"does not support write strategy '{write.strategy}'")
         if write.on_delete in (OnDelete.DELETE, OnDelete.SOFT) and Capability.APPLY_DELETES not in can:
-            self._refuse(node, Code.PZ0339, f"cannot apply deletes (on_delete: {write.on_delete})")
+            able = ", ".join(self.registry.able(Capability.APPLY_DELETES))
+            hint = f"use `on_delete: ignore`, or write by a connector that applies deletes: {able}"
+            self._refuse(node, Code.PZ0339, f"cannot apply deletes (on_delete: {write.on_delete})", hint)
         if "partition_by" in write.options and not can & (
             Capability.COLUMN_PARTITIONED_WRITES | Capability.PATH_TEMPLATING
         ):
@@ -261,6 +263,7 @@ class _Planner:
     def _guarantees(self, node: SinkNode) -> Mapping[str, Guarantee]:
         """What holds for each dataset above the sink, by dataset name; for a pipeline that reads none, by the pipeline's."""
         found: dict[str, Guarantee] = {}
+        can = self.connections.connector(node.connection).capabilities
         above = self.graph.ancestors([node.id])
         for source in self.graph.sources():
             if source.id in above:
@@ -268,7 +271,7 @@ class _Planner:
                 refused = delivery.refusal(shape, source, node)
                 if refused is not None:
                     self.problems.add(refused)
-                promised = delivery.guarantee(shape, node.write)
+                promised = delivery.guarantee(shape, node.write, ghosts=Capability.SNAPSHOT_DELETES not in can)
                 if promised is not None:
                     found[source.key] = promised
         if not any(source.id in above for source in self.graph.sources()):
@@ -291,7 +294,7 @@ class _Planner:
     def _retry(self, connection: str, own: RetrySettings | None) -> RetryPolicy:
         return RetryPolicy.cascade(own, self.project.connections[connection].retry)
 
-    def _refuse(self, node: SourceNode | SinkNode, code: Code, what: str) -> None:
+    def _refuse(self, node: SourceNode | SinkNode, code: Code, what: str, hint: str | None = None) -> None:
         where = node.location
         connector = self.project.connections[node.connection].connector
         self.problems.error(
@@ -299,6 +302,7 @@ class _Planner:
             f"'{node.connection}.{node.entity}': connector '{connector}' {what}",
             file=where.file if where else None,
             line=where.line if where else None,
+            hint=hint,
         )
 
 

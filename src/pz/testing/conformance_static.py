@@ -30,6 +30,8 @@ def capabilities_agree_with_each_other(case: Case) -> None:
         assert not has & Capability.PARTITIONED_READ, "a token cannot span partitions"
     if has & (Capability.APPLY_DELETES | Capability.PARTIAL_UPDATES):
         assert has & Capability.MERGE_WRITES, "deletes and partial updates go with a merge"
+    if has & Capability.SNAPSHOT_DELETES:
+        assert has & Capability.APPLY_DELETES, "what a snapshot removes, a change removes, too"
 
 
 def schemas_are_valid_and_claim_no_key_of_the_engine(case: Case) -> None:

@@ -19,6 +19,7 @@ from pz.connectors.contract import (
     OutputSpec,
     PartialUpdateSession,
     PermanentError,
+    RetainingSession,
     Settlement,
     SettlingSink,
     Sink,
@@ -28,7 +29,8 @@ from pz.connectors.contract import (
     WriteStrategy,
 )
 from pz.connectors.databases import make_database
-from pz.errors import ConnectorError
+from pz.connectors.deletes import LIMIT
+from pz.errors import Code, ConnectorError
 from pz.testing.conformance import Case, Check, NotApplicable
 from pz.testing.gates import OpenGate
 from pz.testing.oracle import assert_equal, assert_equal_alive, rows_of
@@ -237,6 +239,43 @@ def deletes_follow_the_upserts(case: Case) -> None:
         assert_equal_alive(case.target(output), _table([(1, "a")]), what=f"on_delete: {policy}")
         _session(case, _another(output), [(2, "back")])
         assert_equal_alive(case.target(output), _table([(1, "a"), (2, "back")]), what=f"on_delete: {policy}")
+
+
+def a_snapshot_removes_what_it_does_not_hold(case: Case) -> None:
+    """Rows whose keys are not kept go, or are marked; more than half of those that were there only when told."""
+    case.needs(Capability.SNAPSHOT_DELETES)
+    for policy in (OnDelete.DELETE, OnDelete.SOFT):
+        output = replace(_output(case, WriteStrategy.MERGE), on_delete=policy)
+        _snapshot(case, output, [(n, "a") for n in range(1, 5)])
+        _snapshot(case, _another(output), [(1, "a"), (2, "a"), (5, "b")])
+        left = _table([(1, "a"), (2, "a"), (5, "b")])
+        assert_equal_alive(case.target(output), left, what=f"on_delete: {policy}")
+        code = _refused_snapshot(case, _another(output, "third"), [(5, "b")])
+        assert code is Code.PZ0749, f"on_delete: {policy}: more than half is refused with PZ0749"
+        assert_equal_alive(case.target(output), left, what=f"on_delete: {policy}, refused")
+        told = replace(_another(output, "fourth"), options={**output.options, LIMIT: 1})
+        _snapshot(case, told, [])
+        assert_equal_alive(case.target(output), _table([]), what=f"on_delete: {policy}, an empty snapshot")
+
+
+def _refused_snapshot(case: Case, output: OutputSpec, rows: Rows) -> Code | None:
+    try:
+        _snapshot(case, output, rows)
+    except PermanentError as refused:
+        return refused.code
+    return None
+
+
+def _snapshot(case: Case, output: OutputSpec, rows: Rows) -> None:
+    """Write rows that are all that there is."""
+    with _open(case, output) as session:
+        assert isinstance(session, RetainingSession)
+        if rows:
+            session.write_batch(_batch(rows))
+        session.retain_only(_batch([(0, None)]).slice(1).select(["id"]))
+        if rows:
+            session.retain_only(_batch(rows).select(["id"]))
+        _commit(session)
 
 
 def a_partial_update_leaves_columns_alone(case: Case) -> None:
@@ -477,6 +516,7 @@ WRITE_CHECKS: tuple[Check, ...] = (
     an_empty_write_makes_an_empty_target,
     acknowledged_rows_are_there_and_are_not_sent_again,
     deletes_follow_the_upserts,
+    a_snapshot_removes_what_it_does_not_hold,
     a_partial_update_leaves_columns_alone,
     a_mark_tells_whether_an_attempt_has_committed,
     types_come_back_as_recorded,

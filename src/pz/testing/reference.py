@@ -141,6 +141,7 @@ class Reference(ReferencePlain):
         | Capability.CHECKPOINTABLE_READS
         | Capability.CHANGE_CAPTURE
         | Capability.APPLY_DELETES
+        | Capability.SNAPSHOT_DELETES
         | Capability.PARTIAL_UPDATES
         | Capability.TEXT_LENGTH_STATS
     )

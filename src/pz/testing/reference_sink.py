@@ -21,6 +21,7 @@ from pz.connectors.contract import (
     WriteSession,
     WriteStrategy,
 )
+from pz.connectors.deletes import LIMIT, LIMIT_SCHEMA
 from pz.durable import Step, step
 from pz.frozen import frozen
 from pz.sqltext import literal
@@ -41,6 +42,7 @@ OUTPUT_SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
     "properties": {
         "native": {"type": "boolean", "description": "Let DuckDB write a Parquet file of the target itself."},
+        LIMIT: LIMIT_SCHEMA,
         "partition_by": {"type": "array", "items": {"type": "string"}, "description": "Recorded with the target."},
         "acknowledge": {"enum": ["each", "lagging", "never"], "description": "When sent rows count as confirmed."},
         "resume": {"enum": ["accept", "decline"], "description": "Whether a delivery continues behind a prefix."},

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.deletes import DELETED_AT
+from pz.connectors.deletes import DELETED_AT, refuse_beyond_limit
 from pz.errors import PermanentError
 from pz.frozen import frozen
 from pz.testing.values import order_key
@@ -78,6 +78,7 @@ def apply_write(connection: sqlite3.Connection, write: Write) -> int:
         if landed is not None:
             return landed
     prepare_target(connection, write)
+    before = len(_living(connection, write)) if write.retained is not None else 0
     if write.strategy == "replace":
         connection.execute("DELETE FROM target_rows WHERE entity = ?", (write.entity,))
     if write.strategy == "merge":
@@ -89,7 +90,7 @@ def apply_write(connection: sqlite3.Connection, write: Write) -> int:
     for keys in write.deletes:
         _delete(connection, write, keys)
     if write.retained is not None:
-        _retain(connection, write, {key_of(write, keys) for keys in write.retained})
+        _retain(connection, write, {key_of(write, keys) for keys in write.retained}, before)
     return len(write.rows)
 
 
@@ -200,11 +201,18 @@ def _update_partially(connection: sqlite3.Connection, write: Write, row: Cells, 
     )
 
 
-def _retain(connection: sqlite3.Connection, write: Write, kept: Set[str]) -> None:
-    rows = connection.execute("SELECT row FROM target_rows WHERE entity = ?", (write.entity,)).fetchall()
-    for row in (json.loads(text) for (text,) in rows):
-        if key_of(write, row) not in kept:
-            _delete(connection, write, row)
+def _retain(connection: sqlite3.Connection, write: Write, kept: Set[str], before: int) -> None:
+    gone = [row for row in _living(connection, write) if key_of(write, row) not in kept]
+    refuse_beyond_limit(write.options, f"target {write.entity!r}", len(gone), before)
+    for row in gone:
+        _delete(connection, write, row)
+
+
+def _living(connection: sqlite3.Connection, write: Write) -> list[Cells]:
+    """The rows of the target that are not marked as deleted."""
+    found = connection.execute("SELECT row FROM target_rows WHERE entity = ?", (write.entity,)).fetchall()
+    rows: list[Cells] = [json.loads(text) for (text,) in found]
+    return [row for row in rows if write.on_delete != "soft" or row.get(DELETED_AT) is None]
 
 
 def _delete(connection: sqlite3.Connection, write: Write, keys: Cells) -> None:

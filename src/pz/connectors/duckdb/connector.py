@@ -54,6 +54,7 @@ class DuckDb:
         | Capability.COLUMN_PRUNING
         | Capability.PREDICATE_PUSHDOWN
         | Capability.APPLY_DELETES
+        | Capability.SNAPSHOT_DELETES
     )
     gives: ClassVar[str] = "tables of a DuckDB database file"
 

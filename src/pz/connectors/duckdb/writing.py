@@ -207,7 +207,7 @@ class DuckDbSession:
         if self._kept in self._key_tables:
             removed = self._number(deletes.all_but(self._relation(self._kept)))
             target = f"target '{self._place.table(self._output.entity).label}'"
-            refuse_beyond_limit(self._output, target, removed, before)
+            refuse_beyond_limit(self._output.options, target, removed, before)
 
     def _commit(self) -> None:
         import duckdb

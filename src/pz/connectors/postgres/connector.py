@@ -35,6 +35,7 @@ class Postgres:
         | Capability.REPLACE_WRITES
         | Capability.TRANSACTIONAL
         | Capability.APPLY_DELETES
+        | Capability.SNAPSHOT_DELETES
         | Capability.PARTIAL_UPDATES
         | Capability.CHANGE_CAPTURE
     )

@@ -209,7 +209,7 @@ def remove_others(
     with step(Step.SINK_WRITE):
         connection.execute(f"ANALYZE {kept}")
         removed = connection.execute(_deletes(output, target).all_but(kept)).rowcount
-    refuse_beyond_limit(output, f"target {target.name}", removed, before)
+    refuse_beyond_limit(output.options, f"target {target.name}", removed, before)
 
 
 def _deletes(output: OutputSpec, target: Target) -> Deletes:

@@ -383,7 +383,7 @@ class _Delivery:
         """After a snapshot, let the merge remove what the snapshot does not hold."""
         queries = [found.snapshot_keys for found in self.captured if found.snapshot_keys is not None]
         for query in queries:
-            if not isinstance(session, RetainingSession):
+            if Capability.SNAPSHOT_DELETES not in self._can or not isinstance(session, RetainingSession):
                 self.context.run.note(
                     f"output '{self.node.name}': rows that are gone from the source stay; the connector cannot remove them "
                     "after a snapshot",
