@@ -195,6 +195,20 @@ def test_a_highest_cursor_that_no_state_can_hold_is_refused(database: Database, 
     assert refused.value.code is Code.PZ0505
 
 
+def test_names_that_are_not_there_are_told_with_those_that_were_meant(database: Database) -> None:
+    database.run("CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int, updated_at timestamp)")
+    source = source_of(database)
+    for entity, cursor, hint in (
+        ("sales.oders", None, "did you mean 'sales.orders'?"),
+        ("sale.orders", None, "did you mean 'sales.orders'?"),
+        ("sales.orders", "update_at", "did you mean 'updated_at'?"),
+        ("sales.orders", "when", "its columns: id, updated_at"),
+    ):
+        with pytest.raises(PermanentError) as refused:
+            source.probe(dataset(entity, cursor=cursor))
+        assert refused.value.hint == hint
+
+
 def test_a_year_of_five_digits_is_a_cursor_like_any_other(database: Database) -> None:
     database.run("CREATE TABLE t (at timestamp)", "INSERT INTO t VALUES ('20231-01-01')")
     source = source_of(database)

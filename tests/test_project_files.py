@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import pz
 from projects import loaded, places, refused, write
 from pz.errors import Problems, ProjectError
 from pz.project.loader import load
@@ -64,6 +65,7 @@ def test_our_own_table_names_are_reserved(tmp_path: Path, stem: str) -> None:
 def test_yaml_that_is_not_read_draws_a_warning(tmp_path: Path) -> None:
     files = {
         "pipelines/a.sql": "select 1",
+        "connections.yml": "",
         "connections.yaml": "",
         "pipelines/configs/a.yaml": "",
         "pipelines/a.yml": "",
@@ -78,8 +80,27 @@ def test_yaml_that_is_not_read_draws_a_warning(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["connections.yaml", "connection.yml", "Connections.yml", "conections.yaml"])
+def test_connections_under_another_name_are_told_once_and_nothing_that_follows_from_it(
+    tmp_path: Path, name: str
+) -> None:
+    """Before, each connection that a pipeline names was told as unknown, and the file was not told at all."""
+    lake = "lake: {connector: localfiles, root: out}\n"
+    sql = "INSERT INTO {{ sink('lake', 'o', strategy: 'replace') }} SELECT 1 AS a"
+    found = pz.open_project(write(tmp_path, {name: lake, "pipelines/a.sql": sql}), environ={}).validate()
+    assert [(str(problem.code), problem.message, problem.hint) for problem in found] == [
+        ("PZ0135", f"'{name}' is not read", "rename it to connections.yml")
+    ]
+
+
 @pytest.mark.parametrize(
-    ("present", "hint"), [({"project.yaml": ""}, "rename project.yaml"), ({"x": ""}, "pz init"), ({}, "pz init")]
+    ("present", "hint"),
+    [
+        ({"project.yaml": ""}, "rename project.yaml"),
+        ({"Projct.yml": ""}, "rename Projct.yml to project.yml"),
+        ({"x": ""}, "pz init"),
+        ({}, "pz init"),
+    ],
 )
 def test_a_folder_without_a_project_is_named(tmp_path: Path, present: dict[str, str], hint: str) -> None:
     folder = tmp_path / "somewhere"

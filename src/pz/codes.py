@@ -283,8 +283,8 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0134: CodeInfo("load", "`materialization:` is not one that exists.", "Use table, view or ephemeral."),
     Code.PZ0135: CodeInfo(
         "load, warning",
-        "A file ends in `.yaml` where only `.yml` is read, so it is ignored.",
-        "Rename the file to end in `.yml`.",
+        "A YAML file does not have the name under which it would be read; an error where `connections.yml` is missing.",
+        "Rename or move it as the message says.",
     ),
     Code.PZ0136: CodeInfo(
         "load",

@@ -23,6 +23,7 @@ from pz.project import settings
 from pz.project.connections import parse_connections
 from pz.project.identifiers import pipeline_name_problem
 from pz.project.model import Location, PipelineDecl, Project
+from pz.project.nearmiss import near_miss
 from pz.project.sidecars import Sidecar, parse_sidecar, refuse_second
 from pz.project.yaml_source import Block, read_text, read_yaml
 from pz.sqltext import printable, unfit
@@ -79,8 +80,9 @@ def require_project(folder: Path) -> None:
         raise ProjectError(Problem(Code.PZ0531, f"'{folder}' may not be read: permission denied")) from error
     if present:
         return
-    if (folder / "project.yaml").exists():
-        hint = "rename project.yaml to project.yml"
+    misnamed = _misnamed(folder, PROJECT_FILE)
+    if misnamed is not None:
+        hint = f"rename {misnamed} to {PROJECT_FILE}"
     elif folder.is_dir():
         hint = "run pz in a project's folder, name one with --project, or make one with pz init <name>"
     else:
@@ -110,6 +112,10 @@ def _project(folder: Path, environ: Mapping[str, str], problems: Problems) -> Pr
 
 def _connections(folder: Path, environ: Mapping[str, str], problems: Problems) -> Mapping[str, Any]:
     path = folder / CONNECTIONS_FILE
+    if not os.path.lexists(path) and (misnamed := _misnamed(folder, CONNECTIONS_FILE)) is not None:
+        # An error: with the warning alone, every connection that a pipeline names would be told as unknown.
+        hint = f"rename it to {CONNECTIONS_FILE}"
+        problems.error(Code.PZ0135, f"'{misnamed}' is not read", file=misnamed, hint=hint)
     block = read_yaml(path, CONNECTIONS_FILE, problems) if os.path.lexists(path) else None
     return {} if block is None else parse_connections(block, CONNECTIONS_FILE, environ, problems)
 
@@ -159,6 +165,17 @@ def _with_sidecar(pipeline: PipelineDecl, sidecar: Sidecar | None) -> PipelineDe
     if sidecar is None:
         return pipeline
     return replace(pipeline, materialization=sidecar.materialization, tags=sidecar.tags, checks=sidecar.checks)
+
+
+def _misnamed(folder: Path, name: str) -> str | None:
+    """The file that was most likely meant to be ``name``, which is not there: ``.yaml``, another case, a slip of the pen."""
+    wanted = Path(name).stem
+    try:
+        present = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in (".yml", ".yaml"))
+    except OSError:
+        return None
+    stems = {file: Path(file).stem for file in present}
+    return next((file for file, stem in stems.items() if stem == wanted or near_miss(stem, [wanted]) == wanted), None)
 
 
 def _warn_about_ignored_files(folder: Path, problems: Problems) -> None:

@@ -158,6 +158,15 @@ class Place:
         rows = cursor.execute(filled(COLUMNS_OF, [table.catalog, table.schema, table.name])).fetchall()
         return tuple(Column(str(name), str(type_)) for name, type_ in rows) or None
 
+    def tables(self, cursor: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+        """The names of all tables and views, as the project may spell them."""
+        rows = cursor.execute(filled(TABLES_OF, [self.alias])).fetchall()
+        return tuple(Table(self.alias, str(schema), str(name)).label for schema, name in rows)
+
+
+TABLES_OF = """
+    SELECT DISTINCT schema_name, table_name FROM duckdb_columns() WHERE database_name = ? AND NOT internal ORDER BY ALL
+"""
 
 # DuckDB finds names whatever their case; so does this.
 COLUMNS_OF = """

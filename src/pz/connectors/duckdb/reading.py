@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.batches import interrupted_by
 from pz.connectors.bounds import shaped
+from pz.connectors.closest import did_you_mean
 from pz.connectors.contract import (
     BatchOptions,
     CancelToken,
@@ -23,6 +24,8 @@ from pz.connectors.contract import (
     SourceProbe,
 )
 from pz.connectors.duckdb.place import OpenCursor, Place, Table
+from pz.connectors.files.nearby import nearby
+from pz.connectors.files.paths import FileRoot
 from pz.cursors import CursorError, CursorType, canonical, probe_expression
 from pz.errors import Code
 from pz.frozen import frozen
@@ -78,7 +81,9 @@ class DuckDbSource:
             columns = self._place.columns_of(cursor, table)
             if columns is None:
                 raise PermanentError(
-                    f"DuckDB file '{self._place.shown}' has no table '{table.label}'", code=Code.PZ0353
+                    f"DuckDB file '{self._place.shown}' has no table '{table.label}'",
+                    code=Code.PZ0353,
+                    hint=did_you_mean(table.label, self._place.tables(cursor)) or None,
                 )
             _refuse_differences(cursor, table, columns, dataset)
             rows, upper, nulls = self._facts(cursor, dataset, columns)
@@ -98,7 +103,8 @@ class DuckDbSource:
 
     def _require_file(self) -> None:
         if not self._place.path.exists():
-            raise PermanentError(f"DuckDB file '{self._place.shown}' does not exist", code=Code.PZ0353)
+            near = nearby(FileRoot(self._place.path.parent, declared=False), str(self._place.path))
+            raise PermanentError(f"DuckDB file '{self._place.shown}' does not exist", code=Code.PZ0353, hint=near)
 
     def _relation(self, dataset: DatasetSpec, hints: ReadHints) -> str:
         self._require_file()

@@ -27,6 +27,7 @@ from pz.connectors.contract import (
 from pz.connectors.files.delimited import check_bytes
 from pz.connectors.files.faults import explain_or_none
 from pz.connectors.files.formats import Format, ReadOptions, read_path
+from pz.connectors.files.nearby import nearby
 from pz.connectors.files.paths import FileRoot, FileStamp, group_files, partition_id
 from pz.connectors.files.scan import FileSchema, discover, relation
 from pz.connectors.files.scratch import open_scratch, scratch
@@ -276,7 +277,7 @@ class FileSource:
         options = ReadOptions.parse(dataset.entity, dataset.options)
         files = self._list(options)
         if not files and not options.missing_is_empty:
-            raise PermanentError(_no_match(options), code=Code.PZ0720)
+            raise PermanentError(_no_match(options), code=Code.PZ0720, hint=nearby(self._root, options.path))
         if not files:
             self._log(f"{_no_match(options)}, so nothing is read (`missing: empty`)")
         schema = self._cache.get(files, options, dataset.columns)

@@ -26,6 +26,7 @@ __all__ = [
     "describe_query",
     "find_table",
     "in_recovery",
+    "table_names",
 ]
 
 DEFAULT_SCHEMA = "public"
@@ -37,6 +38,15 @@ SELECT c.oid::int8, c.relkind, c.relispartition, c.reltuples::float8, pg_catalog
        c.relreplident, EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid)
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+
+TABLE_NAMES = """
+SELECT n.nspname, c.relname
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  AND CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %(schema)s) THEN n.nspname = %(schema)s
+           ELSE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' END
+ORDER BY 1, 2 LIMIT 10000
 """
 
 # A partitioned table holds nothing itself: its size is the sum over its leaves.
@@ -216,6 +226,12 @@ def find_table(connection: psycopg.Connection[Any], name: Name) -> Table | None:
     unique = tuple(UniqueIndex(index, primary, tuple(keys)) for index, primary, keys in indexes)
     estimate = int(rows) if rows is not None and rows >= 0 else None
     return Table(oid, name, kind, is_partition, estimate, size, pages, identity, children, columns, unique)
+
+
+def table_names(connection: psycopg.Connection[Any], schema: str) -> list[str]:
+    """All that could be read in a schema; of one that is not there, in the whole database."""
+    rows = connection.execute(TABLE_NAMES, {"schema": schema}).fetchall()
+    return [str(Name(*row)) for row in rows]
 
 
 def describe_query(connection: psycopg.Connection[Any], query: str) -> tuple[Attribute, ...]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.bounds import absent_cursor
+from pz.connectors.closest import did_you_mean
 from pz.connectors.contract import Bound, DatasetSpec, ReadHints
-from pz.connectors.postgres.catalog import Attribute, Name, Table, describe_query, find_table
+from pz.connectors.postgres.catalog import Attribute, Name, Table, describe_query, find_table, table_names
 from pz.connectors.postgres.faults import translate
 from pz.connectors.postgres.predicate import pushed_predicate
 from pz.connectors.postgres.types import ReadColumn, read_columns
@@ -113,7 +114,8 @@ def resolve(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Relati
         name = Name.of(dataset.entity)
         subject, table = f"table {name}", find_table(connection, name)
         if table is None:
-            raise PermanentError(f"{subject} does not exist", code=Code.PZ0747)
+            near = did_you_mean(str(name), table_names(connection, name.schema)) or None
+            raise PermanentError(f"{subject} does not exist", code=Code.PZ0747, hint=near)
         source, attributes = name.quoted, table.columns
     else:
         subject, plain = f"the query of '{dataset.entity}'", plain_query(str(query))
