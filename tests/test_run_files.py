@@ -376,8 +376,9 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     demo = project(tmp_path, files)
     assert set(errors(run(demo)).values()) == {
         (
-            "PZ0722 file 'people.csv', line 3, column 'id': a value does not fit the column's type\n"
-            "hint: give the column a type in `columns` that fits every row (varchar fits any), or correct the file"
+            "PZ0722 file 'people.csv', line 3, column 'id': a value does not fit the type INTEGER\n"
+            "hint: declare it as varchar in `columns` and convert it in the SQL, such as CAST(trim(id) AS INTEGER); "
+            "or correct the file"
         )
     }
     (tmp_path / "data/people.csv").write_text("id,name\n1,a,3\n")

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from pz.connectors.contract import ConnectorError, PermanentError
 from pz.errors import Code
+from pz.sqltext import quote
 
 __all__ = ["explain", "explain_or_none", "own_fault"]
 
 _OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_COLUMN = re.compile(r'\nError when converting column "(.*?)"\. Could not convert')
+_CSV_TYPE = re.compile(r" to '([^'\n]*)'\n")
+_MISFIT = re.compile(r"column '(.*)': a value does not fit the type (.*)")
 _CSV_WIDTH = re.compile(r"\nExpected Number of Columns: (\d+) Found: (\d+)")
 _CSV_FILE = re.compile(r"\n {2}file = (.*)")
 _JSON_VALUE = re.compile(r'JSON transform error in file "(.*?)", in (?:line|record/value) (\d+)')
@@ -87,7 +90,22 @@ def own_fault(error: Exception) -> ConnectorError | None:
 def _hint_of(message: str) -> str | None:
     if "NUL character" in message:
         return "take it out in the pipeline: replace(column, chr(0), '')"
+    if misfit := _MISFIT.search(message):
+        return _convert(misfit[1], misfit[2])
     return _DECLARE if "does not fit" in message or "would lose" in message else None
+
+
+def _convert(column: str, wanted: str) -> str:
+    """How to read what is not spelled as its type: as text, which the pipeline's SQL converts."""
+    wanted = "DECIMAL(18,2)" if wanted == "DECIMAL" else wanted  # DuckDB does not tell the declared digits
+    name = column if column.isidentifier() else quote(column)
+    if wanted.startswith(("DATE", "TIME")):
+        sql = f"strptime({name}, '%d.%m.%Y')::{wanted}"
+    elif wanted.startswith(("DECIMAL", "DOUBLE", "FLOAT")):
+        sql = f"CAST(replace({name}, ',', '.') AS {wanted})"
+    else:
+        sql = f"CAST(trim({name}) AS {wanted})"
+    return f"declare it as varchar in `columns` and convert it in the SQL, such as {sql}; or correct the file"
 
 
 def _csv_fault(text: str, line: int, names: Mapping[str, str]) -> ConnectorError:
@@ -95,8 +113,10 @@ def _csv_fault(text: str, line: int, names: Mapping[str, str]) -> ConnectorError
     if width := _CSV_WIDTH.search(text):
         return PermanentError(f"{place}: {width[2]} values where the header has {width[1]}", code=Code.PZ0722)
     if column := _CSV_COLUMN.search(text):
-        message = f"{place}, column '{column[1]}': a value does not fit the column's type"
-        return PermanentError(message, code=Code.PZ0722, hint=_DECLARE)
+        wanted = _CSV_TYPE.search(text, column.end())
+        type_ = wanted[1] if wanted else ""
+        message = f"{place}, column '{column[1]}': a value does not fit {f'the type {type_}' if type_ else 'its type'}"
+        return PermanentError(message, code=Code.PZ0722, hint=_convert(column[1], type_) if type_ else _DECLARE)
     for words, what, hint in _PLAIN:
         if words in text:
             return PermanentError(f"{place}: {what}", code=Code.PZ0722, hint=hint)
