@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from capture_support import captured, differences, replica, slot, token
+from cli_support import invoke
 from postgres_server import Database
 from pz.connectors.postgres.slots import take_turn
 from pz.errors import Code, ProjectError
@@ -323,13 +324,30 @@ def test_status_tells_position_retained_bytes_and_health(tmp_path: Path, databas
     captured(database, "id int PRIMARY KEY, name text, big text", "INSERT INTO orders VALUES (1, 'a')")
     opened = replica(tmp_path, database)
     (before,) = opened.cdc.status()
-    assert (before.healthy, before.stored, before.position) == (False, None, "pz_src_orders")
+    assert (before.healthy, before.health, before.stored, before.position) == (
+        True,
+        "not run yet",
+        None,
+        "pz_src_orders",
+    )
+    assert before.details == ("slot pz_src_orders is not there yet; the next run makes it",)
+    told = invoke("cdc", "status", project=opened)
+    assert (told.code, "not run yet" in told.out, "unhealthy" in told.out) == (0, True, False)
     assert errors(run(opened)) == {}
     (after,) = opened.cdc.status()
     assert (after.healthy, after.details) == (True, ())
     assert after.stored == slot(database)["confirmed"]
     assert after.retained_bytes is not None
-    assert opened.cdc.drop("src.orders") == "slot pz_src_orders was dropped"
+    planned = opened.cdc.drop("src.orders", dry_run=True)
+    assert planned.startswith("drop slot pz_src_orders, for which ")
+    assert "would drop slot pz_src_orders" in invoke("cdc", "drop", "src.orders", "--dry-run", project=opened).out
+    refused = invoke("cdc", "drop", "src.orders", project=opened)
+    assert (refused.code, "PZ0516" in refused.err, "--yes" in refused.err) == (2, True, True)
+    assert slot(database)["confirmed"] == after.stored, "nothing of that dropped it"
+    assert (
+        invoke("cdc", "drop", "src.orders", "--yes", project=opened).out
+        == "src.orders: slot pz_src_orders was dropped\n"
+    )
     assert opened.cdc.drop("src.orders") == "slot pz_src_orders did not exist"
     with pytest.raises(ProjectError, match="change capture"):
         opened.cdc.drop("src.nothing")

@@ -170,12 +170,23 @@ def test_a_rollback_that_finds_nothing_names_the_runs_that_recorded_something(st
     empty = a_run(state_dir, None)
     with refused(Code.PZ0514) as raised:
         rollback(state_dir, KEY, empty)
-    assert raised.value.problems[0].advice == f"no run recorded one; move it with `pz state set {KEY} --value ...`"
+    assert (
+        raised.value.problems[0].advice
+        == f"no run recorded an earlier one; move it with `pz state set {KEY} --value ...`"
+    )
     first, second = a_run(state_dir, recorded("40.00")), a_run(state_dir, recorded("50.00"))
     a_run(state_dir, recorded("60", cursor="other"))
+    later, same = a_run(state_dir, recorded("101.00")), a_run(state_dir, recorded("100.5"))
     with refused(Code.PZ0514) as raised:
         rollback(state_dir, KEY, empty)
-    assert raised.value.problems[0].advice == f"the newest that recorded one: {second} (50.00), {first} (40.00)"
+    earlier = f"the newest that recorded an earlier one: {second} (50.00), {first} (40.00)"
+    assert raised.value.problems[0].advice == earlier, "whoever takes the advice is not refused"
+    with refused(Code.PZ0515) as raised:
+        rollback(state_dir, KEY, same)
+    assert raised.value.problems[0].advice == earlier
+    with refused(Code.PZ0515) as raised:
+        rollback(state_dir, KEY, later)
+    assert raised.value.problems[0].advice == f"to move forward, use `pz state set {KEY} --value 101.00`"
 
 
 @pytest.mark.parametrize(

@@ -205,11 +205,14 @@ class ProjectCapture:
 
         return show_captures(self.project.root, self.project.environ)
 
-    def drop(self, key: str) -> str:
-        """Let go of one; the next run reads the whole table again. Raises ProjectError PZ0508, StateError PZ0517."""
+    def drop(self, key: str, *, dry_run: bool = False) -> str:
+        """Let go of one; the next run reads the whole table again. ``dry_run`` only says what would be dropped.
+
+        Raises ProjectError PZ0508, StateError PZ0517.
+        """
         from pz.engine.capture_verbs import drop_capture
 
-        return drop_capture(self.project.root, self.project.environ, key)
+        return drop_capture(self.project.root, self.project.environ, key, dry_run=dry_run)
 
 
 @frozen(slots=False)

@@ -614,7 +614,7 @@ CODES: dict[Code, CodeInfo] = {
         "Correct the value; `pz state set` moves forward, `clear` starts over.",
     ),
     Code.PZ0516: CodeInfo(
-        "state",
+        "state, cdc drop",
         "A required option is missing, or nobody is there to confirm.",
         "Add the option that is named; `--yes` confirms.",
     ),

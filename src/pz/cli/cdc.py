@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from pz.cli.command import Group, Invocation, group, verb
+from pz.cli.confirm import DryRun, Yes, confirmed, require_somebody
 from pz.cli.failures import ExitCode
-from pz.cli.help import Page
+from pz.cli.help import ALWAYS_EXITS, Page
 from pz.cli.jsontext import to_json
 from pz.cli.options import AsJson
 from pz.cli.output import printable
@@ -26,16 +27,32 @@ _PAGE = Page(
         ("pz cdc drop crm.orders", "let go of one; the next run reads the whole table again"),
     ),
 )
+_STATUS_EXITS = (
+    (0, "every captured dataset is healthy or was not run yet"),
+    (
+        1,
+        "at least one is not: a lost or foreign slot, something that the server lacks, or a server that cannot be asked",
+    ),
+    *ALWAYS_EXITS[1:],
+)
 _STATUS = Page(
     "Print how every captured dataset stands; exit 1 if one is not healthy.",
-    "One row per dataset: the slot, the stored position, the bytes of log that the database keeps for it, and its health.",
+    """One row per dataset: the slot, the stored position, the bytes of log that the database keeps for it, and its health. Below
+    stands what is wrong, and what to do. A dataset that was not run yet has no slot and no position; its first run makes
+    them, and until then nothing is wrong with it. One that is not captured any more is not healthy as long as its slot is
+    there.""",
     (("pz cdc status", "all"), ("pz cdc status --json", "for programs")),
+    _STATUS_EXITS,
 )
 _DROP = Page(
     "Drop the slot of a captured dataset and forget its position.",
     """The next run reads the whole table again. A slot that is gone already is fine. A slot that several datasets share is
     dropped for all of them.""",
-    (("pz cdc drop crm.public.orders", "only the first dot separates"),),
+    (
+        ("pz cdc drop crm.public.orders", "asks before it drops; only the first dot separates"),
+        ("pz cdc drop crm.orders --dry-run", "only says it"),
+        ("pz cdc drop crm.orders --yes", "from a script"),
+    ),
 )
 
 Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.")]
@@ -54,10 +71,7 @@ def status(cli: Invocation, as_json: AsJson = False) -> int:
     if as_json:
         cli.output.out.write(to_json(found))
     elif found:
-        rows = [
-            (s.key, s.position, s.stored or "-", _bytes(s.retained_bytes), "healthy" if s.healthy else "unhealthy")
-            for s in found
-        ]
+        rows = [(s.key, s.position, s.stored or "-", _bytes(s.retained_bytes), s.health) for s in found]
         print_table(cli.output, ("dataset", "slot", "stored", "retained bytes", "health"), rows)
         for shown in found:
             for detail in shown.details:
@@ -67,11 +81,17 @@ def status(cli: Invocation, as_json: AsJson = False) -> int:
     return ExitCode.OK if all(shown.healthy for shown in found) else ExitCode.NODE_FAILED
 
 
-def drop(cli: Invocation, key: Key = None) -> int:
+def drop(cli: Invocation, key: Key = None, dry_run: DryRun = False, yes: Yes = False) -> int:
     """Give up a position."""
     if key is None:
         raise ProjectError(Problem(Code.PZ0507, "the dataset's key is missing", hint="See `pz cdc drop --help`."))
-    said = cli.open().cdc.drop(key)
+    if not (dry_run or yes):
+        require_somebody()
+    capture = cli.open().cdc
+    planned = "" if yes and not dry_run else capture.drop(key, dry_run=True)
+    if not (dry_run or yes) and not confirmed(cli, f"{key}: {planned}"):
+        return ExitCode.REFUSED
+    said = f"would {planned}" if dry_run else capture.drop(key)
     if not cli.quiet:
         cli.output.out.line(printable(f"{key}: {said}"))
     return ExitCode.OK

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from pz.cli.command import Group, Invocation, group, verb
+from pz.cli.confirm import DryRun, Yes, confirmed, require_somebody
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
@@ -61,8 +61,6 @@ Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's ke
 Value = Annotated[str | None, option("--value", metavar="VALUE", help="The new value.")]
 ToRun = Annotated[str | None, option("--to-run", metavar="ID", help="The run to go back to.")]
 Reason = Annotated[str | None, option("--reason", metavar="TEXT", help="Why, for the audit.")]
-DryRun = Annotated[bool, option("--dry-run", help="Only say what would change.")]
-Yes = Annotated[bool, option("--yes", "-y", help="Do not ask; needed where nobody can answer.")]
 
 
 def register(app: Group, panel: str) -> None:
@@ -130,28 +128,16 @@ def _needed(value: str | None, what: str) -> str:
 
 def _edit(cli: Invocation, change: Callable[[bool], Change], dry_run: bool, yes: bool) -> int:
     """Say what would change, ask unless told not to, and change it."""
-    if not (dry_run or yes or _can_ask()):
-        raise StateError(Problem(Code.PZ0516, "nobody can confirm: standard input is no terminal", hint="Add --yes."))
+    if not (dry_run or yes):
+        require_somebody()
     planned = change(True)
     if dry_run:
         _tell(cli, planned, "would ")
         return ExitCode.OK
-    if not yes and not _confirmed(cli, planned):
-        cli.output.err.line("nothing was changed")
+    if not yes and not confirmed(cli, _words(planned), planned.notes):
         return ExitCode.REFUSED
     _tell(cli, change(False), "")
     return ExitCode.OK
-
-
-def _can_ask() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _confirmed(cli: Invocation, planned: Change) -> bool:
-    for note in planned.notes:
-        cli.output.err.line(printable(f"note: {note}"))
-    cli.output.err.write(f"{_words(planned)}? [y/N] ")
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _tell(cli: Invocation, change: Change, mood: str) -> None:

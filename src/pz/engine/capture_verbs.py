@@ -24,7 +24,10 @@ __all__ = ["ShownCapture", "drop_capture", "show_captures"]
 
 @frozen
 class ShownCapture:
-    """One captured dataset. ``position`` is what is captured from, ``stored`` where the next run continues."""
+    """One captured dataset. ``position`` is what is captured from, ``stored`` where the next run continues.
+
+    One that was not run yet has nothing stored and is healthy unless its source lacks something.
+    """
 
     key: str
     position: str
@@ -32,6 +35,13 @@ class ShownCapture:
     retained_bytes: int | None
     healthy: bool
     details: tuple[str, ...] = ()
+
+    @property
+    def health(self) -> str:
+        """In a word or three."""
+        if not self.healthy:
+            return "unhealthy"
+        return "not run yet" if self.stored is None else "healthy"
 
 
 def show_captures(root: Path, environ: Mapping[str, str]) -> tuple[ShownCapture, ...]:
@@ -66,7 +76,8 @@ def _left(prepared: Prepared, key: str, entry: Entry) -> Iterator[ShownCapture]:
     elif _captures(prepared, dataset.connection):
         shown = _shown(prepared, dataset, entry)
         told = f"is not read by change capture any more; let go of it with `pz cdc drop {key}`"
-        yield replace(shown, healthy=False, details=(told, *shown.details))
+        unasked = shown.details if shown.position == "-" else ()  # what else is wrong does not matter any more
+        yield replace(shown, healthy=False, details=(told, *unasked))
 
 
 def _unreachable(dataset: DatasetSpec) -> str:
@@ -81,8 +92,10 @@ def _captures(prepared: Prepared, connection: str) -> bool:
         return True  # it will say so itself
 
 
-def drop_capture(root: Path, environ: Mapping[str, str], key: str) -> str:
+def drop_capture(root: Path, environ: Mapping[str, str], key: str, *, dry_run: bool = False) -> str:
     """Give up the position of a dataset, at the source and in state; the next run reads the whole table again.
+
+    Returns what was done; with ``dry_run`` what would be.
 
     State says so before anything is dropped, so that no run can poll with the token of a slot that is gone.
 
@@ -101,7 +114,22 @@ def drop_capture(root: Path, environ: Mapping[str, str], key: str) -> str:
         live = sorted(path.name for path in run_paths(state_dir) if is_live(path))
         if live:
             raise StateError(Problem(Code.PZ0517, f"run {live[0]} is in flight", hint="try again when it ended"))
-        return _drop(prepared, key, state_dir)
+        return _would_drop(prepared, key, state_dir) if dry_run else _drop(prepared, key, state_dir)
+
+
+def _would_drop(prepared: Prepared, key: str, state_dir: Path) -> str:
+    entry = token_store(state_dir).read().get(key)
+    dataset, others = _to_drop(prepared, key, entry)
+    if others:
+        return f"keep slot {dataset.slot} for {', '.join(others)} and forget the stored position"
+    shown = _shown(prepared, dataset, entry)
+    if shown.position == "-":
+        return "forget the stored position"
+    if shown.retained_bytes is None:
+        what = f"find no slot {shown.position}"
+    else:
+        what = f"drop slot {shown.position}, for which {shown.retained_bytes} bytes of log are kept,"
+    return f"{what} and forget the stored position; the next run reads the whole table"
 
 
 def _drop(prepared: Prepared, key: str, state_dir: Path) -> str:

@@ -105,15 +105,15 @@ def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = Non
     """
     with _editing(state_dir, key) as stored:
         cursor, type_ = _axis(key, stored)
-        recorded, notes = _recorded(state_dir, key, to_run, cursor, type_)
-        current = _parsed(str(stored.get("value")), type_)
-        order = compare(recorded, current, type_)
+        current = Watermark(cursor, type_, _parsed(str(stored.get("value")), type_))
+        recorded, notes = _recorded(state_dir, key, to_run, current)
+        order = compare(recorded, current.value, type_)
         if order == 0:
-            raise _refused(f"run {to_run} recorded the current value of '{key}'", "there is nothing to roll back")
+            raise _refused(f"run {to_run} recorded the current value of '{key}'", _elsewhere(state_dir, key, current))
         if order > 0:
             raise _refused(
                 f"run {to_run} recorded a later value of '{key}' than the current one",
-                f"to move forward, use `pz state set {key} --value ...`",
+                f"to move forward, use `pz state set {key} --value {recorded}`",
             )
         changed, moved = _at_its_place(state_dir, key, to_run, {**stored, "value": recorded, "runId": to_run})
         notes += moved
@@ -202,22 +202,23 @@ def _audited(state_dir: Path, line: AuditLine) -> tuple[str, ...]:
     return ()
 
 
-def _recorded(state_dir: Path, key: str, run_id: str, cursor: str, type_: CursorType) -> tuple[str, tuple[str, ...]]:
+def _recorded(state_dir: Path, key: str, run_id: str, current: Watermark) -> tuple[str, tuple[str, ...]]:
     """The value that a run recorded for a dataset on this axis, with a note when the run was not wholly successful."""
+    cursor, type_ = current.cursor, current.type
     run = find(state_dir, run_id)
     results = None if run is None else run.results
     if results is None:
-        hint = _elsewhere(state_dir, key, cursor, type_)
+        hint = _elsewhere(state_dir, key, current)
         raise StateError(Problem(Code.PZ0514, f"there is no run {run_id} with readable results", hint=hint))
     recorded = _watermark_in(results, key)
     if recorded is None:
-        hint = _elsewhere(state_dir, key, cursor, type_)
+        hint = _elsewhere(state_dir, key, current)
         raise StateError(Problem(Code.PZ0514, f"run {run_id} recorded no usable watermark of '{key}'", hint=hint))
     if (recorded.cursor, recorded.type) != (cursor, type_):
         said = (
             f"run {run_id} recorded cursor '{recorded.cursor}' ({recorded.type}) for '{key}', not '{cursor}' ({type_})"
         )
-        raise StateError(Problem(Code.PZ0514, said, hint=_elsewhere(state_dir, key, cursor, type_)))
+        raise StateError(Problem(Code.PZ0514, said, hint=_elsewhere(state_dir, key, current)))
     complete = results.status is RunStatus.SUCCESS
     return recorded.value, () if complete else (f"run {run_id} ended as {results.status}",)
 
@@ -228,13 +229,18 @@ def _watermark_in(results: RunResults, key: str) -> Watermark | None:
     return None if node is None else _watermark_of(node)
 
 
-def _elsewhere(state_dir: Path, key: str, cursor: str, type_: CursorType) -> str:
-    """The hint that names the newest runs that could be gone back to, with what they recorded."""
+def _elsewhere(state_dir: Path, key: str, current: Watermark) -> str:
+    """The hint that names the newest runs that could be gone back to, with what they recorded: earlier values alone."""
     found = ((run.run_id, _watermark_in(run.results, key)) for run in list_runs(state_dir) if run.results is not None)
-    usable = [f"{run} ({at.value})" for run, at in found if at is not None and (at.cursor, at.type) == (cursor, type_)]
+    usable = [f"{run} ({at.value})" for run, at in found if at is not None and _is_before(at, current)]
     if not usable:
-        return f"no run recorded one; move it with `pz state set {key} --value ...`"
-    return f"the newest that recorded one: {', '.join(usable[:MOST_NAMED])}"
+        return f"no run recorded an earlier one; move it with `pz state set {key} --value ...`"
+    return f"the newest that recorded an earlier one: {', '.join(usable[:MOST_NAMED])}"
+
+
+def _is_before(recorded: Watermark, current: Watermark) -> bool:
+    same_axis = (recorded.cursor, recorded.type) == (current.cursor, current.type)
+    return same_axis and compare(recorded.value, current.value, current.type) < 0
 
 
 def _watermark_of(node: NodeResult) -> Watermark | None:

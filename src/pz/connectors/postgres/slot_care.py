@@ -41,18 +41,19 @@ def status_of(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Capt
         except ConnectorError as failure:
             details.append(failure.message)
     details += _of_slot(name, slot, token)
+    notes = [] if slot is not None or token is not None else [f"slot {name} is not there yet; the next run makes it"]
     table = find_table(connection, Name.of(dataset.entity))
     if table is None:
         details.append(f"table {Name.of(dataset.entity)} does not exist")
     else:
         details += [f"{what}: {fix}" for what, fix in missing(connection, dataset, table)]
     retained = slot.retained if slot is not None else None
-    return CaptureStatus(name, lsn_text(token.lsn) if token else None, retained, not details, tuple(details))
+    return CaptureStatus(name, lsn_text(token.lsn) if token else None, retained, not details, (*details, *notes))
 
 
 def _of_slot(name: str, slot: Slot | None, token: Token | None) -> list[str]:
     if slot is None:
-        return [f"slot {name} does not exist" + ("; the next run makes it" if token is None else "; changes are lost")]
+        return [] if token is None else [f"slot {name} does not exist; changes are lost"]
     try:
         slot.require_ours()
     except ConnectorError as failure:
