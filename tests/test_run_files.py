@@ -389,7 +389,8 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     sql = tmp_path / "pipelines/p.sql"
     sql.write_text(sql.read_text().replace("SELECT *", "SELECT name::int AS n"))
     (message,) = set(errors(run(demo)).values())
-    assert message.startswith("PZ0501 Conversion Error: Could not convert string '***' to INT32")
+    start = "PZ0501 the SQL of pipeline 'p' (pipelines/p.sql:2) fails on a row: Conversion Error: "
+    assert message.startswith(start + "Could not convert string '***' to INT32")
 
 
 @pytest.mark.parametrize("other", ["./w.duckdb", "pipelines/../w.duckdb", "link.duckdb"])

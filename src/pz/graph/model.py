@@ -124,11 +124,13 @@ class PipelineNode(Node):
         return (self.lines[sql_line - 1] or None) if 0 < sql_line <= len(self.lines) else None
 
     def place(self, sql_line: int | None) -> str:
-        """`` (file:line)`` of a line of ``sql``, or of the pipeline where that is not known; empty without a file."""
+        """`` (file:line)`` of a line of ``sql``, or of its first one where that is not known; empty without a file."""
         if self.location is None:
             return ""
         line = self.file_line(sql_line) if sql_line is not None else None
-        return f" ({self.location.file}:{line or self.location.line})"
+        begun = (first for first, text in zip(self.lines, self.sql.split("\n"), strict=False) if first and text.strip())
+        line = line or next(begun, self.location.line)
+        return f" ({self.location.file}{'' if line is None else f':{line}'})"
 
 
 @frozen(slots=False, kw_only=True)

@@ -27,6 +27,18 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 
+# DuckDB quotes row values as they are: one with a quote or a line break in it ends neither at that quote nor at that line.
+_OF_ROWS = re.compile(r"(Conversion|Out of Range|Invalid Input) Error:")
+_CAST_ECHO = re.compile(r"\n\nLINE \d+: [^\n]*\n *\^\Z")
+_UNPARSED = re.compile(r"(Could not parse string ).*\nError: ", re.DOTALL)
+_QUOTED = re.compile(r"""['"].*['"]""", re.DOTALL)
+_UNQUOTED = re.compile(
+    r"(missing [\])]|unexpected \)|invalid [a-z -]+|(?:no argument for|bad) repetition operator|trailing \\|codepoint)"
+    r"(?::|(?= \d)).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_TYPE_WORD_OR_NUMBER = re.compile(r"[A-Z]+\(\d+(?:, ?\d+)?\)|[^\W\d]\w*|[-+]?\d[\w.:+-]*")
+
 
 def redact(message: object) -> str:
     """A message without the statement's echo and without quoted literals, URLs and ``key=value`` credentials.
@@ -37,8 +49,20 @@ def redact(message: object) -> str:
         text = str(message)[:_LIMIT]
     except Exception:  # noqa: BLE001 - a hostile __str__ must not replace the error that is being reported
         return MASK
+    if _OF_ROWS.match(text):
+        text = _without_row_values(text)
     text = _ORIGINAL_LINE.sub("", _ECHO.sub("", text))
     return _mask(text, keep_names=_ABOUT_NAMES.search(text) is not None).strip()
+
+
+def _without_row_values(text: str) -> str:
+    """What DuckDB says of a row on which a cast or a function failed, without what the row holds."""
+    text = _UNPARSED.sub(rf"\1'{MASK}': ", _CAST_ECHO.sub("", text))
+    text = _QUOTED.sub(f"'{MASK}'", text.replace("can't", "cannot").replace("doesn't", "does not"))
+    if text.startswith("Invalid Input"):  # numbers in it are limits, or belong to what the user has error() say
+        kind, said = text.split(":", 1)
+        return f"{kind}:" + _UNQUOTED.sub(r"\1", said)
+    return _TYPE_WORD_OR_NUMBER.sub(lambda found: found[0] if found[0][0].isalpha() else MASK, text)
 
 
 def redact_statement(statement: str) -> str:

@@ -20,7 +20,7 @@ from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.known_columns import columns_known
 from pz.engine.nodes.native_copy import NativeWrite
-from pz.engine.nodes.pipeline import bound_sql, compiling
+from pz.engine.nodes.pipeline import bound_sql, computing, computing_rows
 from pz.engine.nodes.scans import ended_by, whole_scan
 from pz.engine.nodes.sink_write import deliver_native
 from pz.errors import PermanentError
@@ -63,7 +63,7 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
         _provided(context, cursor, source_node, source) as scan,
     ):
         relation = f"(\n{bound_sql(context, pipeline)}\n)"
-        with compiling(pipeline):
+        with computing(context, pipeline):
             columns = describe(cursor, relation)
         output = replace(
             output_spec(sink_node),
@@ -79,7 +79,9 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
             if scan.verify is not None:
                 scan.verify()
 
-        written = deliver_native(context, sink_node, sink, cursor, output, relation, NativeWrite(scan.before, moved))
+        write = NativeWrite(scan.before, moved)
+        with computing_rows(context, pipeline, sink_node.name):
+            written = deliver_native(context, sink_node, sink, cursor, output, relation, write)
     return (seen[0] if seen else written, written, written)
 
 

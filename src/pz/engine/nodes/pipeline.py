@@ -12,17 +12,18 @@ from pz.durable import Step
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, Problem
 from pz.graph import sql as graph_sql
-from pz.graph.model import PipelineNode
+from pz.graph.model import Graph, PipelineNode
 from pz.graph.watermarks import value_sql
-from pz.sqlfaults import line_of, shortened
+from pz.sqlfaults import cast_line, line_of, shortened
 from pz.sqltext import quote
 from pz.staging.completion import complete_node, count_rows
 from pz.staging.fingerprint import describe
+from pz.staging.redaction import redact
 
 if TYPE_CHECKING:
     from pz.engine.context import NodeContext
 
-__all__ = ["bound_sql", "compiling", "materialize"]
+__all__ = ["bound_sql", "computing", "computing_rows", "materialize"]
 
 
 def bound_sql(context: NodeContext, node: PipelineNode) -> str:
@@ -33,20 +34,67 @@ def bound_sql(context: NodeContext, node: PipelineNode) -> str:
 
 
 @contextmanager
-def compiling(node: PipelineNode) -> Iterator[None]:
-    """Raise NodeError PZ0401, with the place in the pipeline's file, when its SQL does not fit what it reads.
+def computing(context: NodeContext, node: PipelineNode) -> Iterator[None]:
+    """Raise NodeError with the place in the pipeline's file: PZ0401 when its SQL does not fit what it reads, PZ0501 when
+    it fails on a row.
 
     The statement that runs in the block has the SQL from its second line on.
     """
     import duckdb
 
     try:
-        yield
+        with computing_rows(context, node):
+            yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as failure:
         message = f"the SQL of pipeline '{node.name}' does not compile: {shortened(failure)}"
         line = line_of(failure)
         place = node.place(None if line is None else line - 1)
         raise NodeError(Problem(Code.PZ0401, message + place)) from failure
+
+
+@contextmanager
+def computing_rows(context: NodeContext, node: PipelineNode, output: str | None = None) -> Iterator[None]:
+    """The PZ0501 of `computing` alone; ``output`` is where the same statement writes the rows."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as failure:
+        raise NodeError(_fails_on_a_row(context.run.graph, node, failure, output)) from failure
+
+
+_ROW_HINT = "look for the row with TRY_CAST(...) IS NULL, or with try(...) around the expression; either also gives NULL instead"
+
+
+def _fails_on_a_row(graph: Graph, node: PipelineNode, failure: BaseException, output: str | None) -> Problem:
+    views = _views_behind(graph, node)
+    line = None if views or node.is_view else _line_of_cast(node, failure)
+    message = f"the SQL of pipeline '{node.name}'{node.place(line)}"
+    for view in views:
+        message += f", or of view '{view.name}'{view.place(None)} behind it"
+    if output is not None and line is None:
+        message += f", or the write of its rows to '{output}'"
+    return Problem(Code.PZ0501, f"{message} fails on a row: {redact(failure)}", hint=_ROW_HINT)
+
+
+def _line_of_cast(node: PipelineNode, failure: BaseException) -> int | None:
+    """The line of the pipeline's SQL that has the cast; a line of another text in the statement is none."""
+    found = cast_line(failure)
+    lines = node.sql.splitlines()
+    if found is None or not 1 < found[0] <= len(lines) + 1:
+        return None
+    number, shown = found[0] - 1, found[1].strip(".")
+    return number if shown.strip() in lines[number - 1] else None
+
+
+def _views_behind(graph: Graph, node: PipelineNode) -> tuple[PipelineNode, ...]:
+    """The views that are computed whenever the pipeline is, nearest first."""
+    found: list[PipelineNode] = []
+    for parent in (graph.by_id[key] for key in node.parents):
+        if isinstance(parent, PipelineNode) and parent.is_view:
+            own = () if parent.passes_through else (parent,)
+            found += (view for view in (*own, *_views_behind(graph, parent)) if view not in found)
+    return tuple(found)
 
 
 def _typed_nulls(context: NodeContext, node: PipelineNode) -> dict[str, str]:
@@ -77,7 +125,7 @@ def materialize(context: NodeContext, node: PipelineNode) -> Outcome:
     kind = "VIEW" if node.is_view else "TABLE"
     create = f"CREATE OR REPLACE {kind} staging.{quote(node.name)} AS (\n{bound_sql(context, node)}\n)"
     with context.cursor() as cursor, context.run.staging.transaction(cursor, Step.MATERIALIZE) as tx:
-        with compiling(node):
+        with computing(context, node):
             tx.execute(create)
         if node.passes_through:
             return Outcome(count_rows(cursor, f"staging.{quote(node.name)}"))

@@ -35,9 +35,10 @@ from pz.engine.doubt import settlement
 from pz.engine.nodes.captured import CapturedInput, Partial, captured_inputs
 from pz.engine.nodes.merge_keys import unique_relation
 from pz.engine.nodes.native_copy import NativeWrite
+from pz.engine.nodes.pipeline import computing_rows
 from pz.engine.outcome import Outcome
 from pz.errors import Code, NodeError, OutcomeUnknown, Problem
-from pz.graph.model import SinkNode, SourceNode
+from pz.graph.model import NodeKind, PipelineNode, SinkNode, SourceNode
 from pz.plan.model import Way
 from pz.plan.specs import output_spec
 from pz.sqltext import quote
@@ -105,6 +106,14 @@ def deliver_native(
 
 def deliver(context: NodeContext, node: SinkNode) -> Outcome:
     """Write the pipeline's relation to the output; returns the rows that are durable there."""
+    pipeline = context.run.graph.by_name[NodeKind.PIPELINE, node.pipeline]
+    if isinstance(pipeline, PipelineNode) and pipeline.is_view and not pipeline.passes_through:
+        with computing_rows(context, pipeline, node.name):
+            return _deliver(context, node)
+    return _deliver(context, node)
+
+
+def _deliver(context: NodeContext, node: SinkNode) -> Outcome:
     with context.sink(node.connection) as sink, context.cursor() as cursor, context.run.staging.cursor() as books:
         relation = f"staging.{quote(node.pipeline)}"
         if node.write.strategy is WriteStrategy.MERGE:
