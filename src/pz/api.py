@@ -20,6 +20,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pz.arguments import Selection, checked, united
 from pz.connectors.contract import CancelToken
 from pz.engine.result import RunResult
 from pz.errors import Code, Problem, ProjectError
@@ -42,6 +43,7 @@ __all__ = ["CancelToken", "OpenProject", "ProjectCapture", "ProjectState", "RunR
 EventHandler = Callable[[Event], None]
 
 
+@checked
 def open_project(path: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] | None = None) -> OpenProject:
     """A handle on the project in ``path``. ``environ`` replaces the process environment for ``${VAR}`` and ``env()``.
 
@@ -65,18 +67,21 @@ class OpenProject:
     root: Path
     environ: Mapping[str, str] = field(repr=False)
 
+    @checked
     def load(self, vars: Mapping[str, Any] | None = None) -> Loaded:
         """Read project, connections, pipelines and sidecars. Raises ProjectError with all problems."""
         from pz.project.loader import load
 
         return load(self.root, vars_override=vars, environ=self.environ)
 
+    @checked
     def compile(self, vars: Mapping[str, Any] | None = None) -> Compiled:
         """The graph. Raises ProjectError with all problems."""
         from pz.graph.compiler import compile_project
 
         return compile_project(self.load(vars).project, self.environ)
 
+    @checked
     def validate(self, *, connect: bool = False) -> tuple[Problem, ...]:
         """Everything that can be checked without moving data; ``connect`` also tries the live systems.
 
@@ -86,16 +91,20 @@ class OpenProject:
 
         return validate(self.root, self.environ, connect=connect)
 
-    def plan(self, *flows: str, select: str | None = None, everything: bool = False, connect: bool = False) -> Plan:
+    @checked
+    def plan(
+        self, *flows: str, select: Selection | None = None, everything: bool = False, connect: bool = False
+    ) -> Plan:
         """What a run would do, how, and what it guarantees. Offline unless ``connect``."""
         from pz.engine.prepare import Request, plan_for
 
-        return plan_for(self.root, self.environ, Request("plan", flows, select, everything), connect=connect)
+        return plan_for(self.root, self.environ, Request("plan", flows, united(select), everything), connect=connect)
 
+    @checked
     def run(
         self,
         *flows: str,
-        select: str | None = None,
+        select: Selection | None = None,
         everything: bool = False,
         vars: Mapping[str, Any] | None = None,
         full_refresh: bool = False,
@@ -110,17 +119,18 @@ class OpenProject:
         from pz.engine.run import run
         from pz.engine.until_caught_up import run_until_caught_up
 
-        request = Request("run", flows, select, everything, vars or {}, full_refresh, fail_fast)
+        request = Request("run", flows, united(select), everything, vars or {}, full_refresh, fail_fast)
         bus, token = _bus(on_event), cancel or CancelToken()
         if until_caught_up:
             _require_positive(max_passes)
             return run_until_caught_up(self.root, self.environ, request, bus, token, max_passes)
         return run(self.root, self.environ, request, bus, token)
 
+    @checked
     def test(
         self,
         *,
-        select: str | None = None,
+        select: Selection | None = None,
         vars: Mapping[str, Any] | None = None,
         fail_fast: bool = False,
         on_event: EventHandler | None = None,
@@ -130,9 +140,10 @@ class OpenProject:
         from pz.engine.prepare import Request
         from pz.engine.run import run
 
-        request = Request("test", (), select, False, vars or {}, False, fail_fast)
+        request = Request("test", (), united(select), False, vars or {}, False, fail_fast)
         return run(self.root, self.environ, request, _bus(on_event), cancel or CancelToken())
 
+    @checked
     def retry(
         self,
         *,
@@ -153,6 +164,7 @@ class OpenProject:
             fail_fast=fail_fast,
         )
 
+    @checked
     def show(self, pipeline: str, *, limit: int = 20, run_id: str | None = None) -> pa.Table:
         """Rows of a pipeline: from the run named, else from a fresh preview that writes to no sink."""
         from pz.engine.show import preview, read_run
@@ -162,6 +174,7 @@ class OpenProject:
             return read_run(self.root, run_id, pipeline, limit)
         return preview(self.root, self.environ, pipeline, limit)
 
+    @checked
     def runs(self, limit: int | None = None) -> tuple[RunEntry, ...]:
         """Past runs, newest first."""
         from pz.runs.history import list_runs
@@ -169,6 +182,7 @@ class OpenProject:
         _require_positive(limit)
         return list_runs(self.root / ".pz", limit)
 
+    @checked
     def clean(
         self,
         *,
@@ -205,6 +219,7 @@ class ProjectCapture:
 
         return show_captures(self.project.root, self.project.environ)
 
+    @checked
     def drop(self, key: str, *, dry_run: bool = False) -> str:
         """Let go of one; the next run reads the whole table again. ``dry_run`` only says what would be dropped.
 
@@ -224,24 +239,28 @@ class ProjectState:
 
     state_dir: Path
 
+    @checked
     def show(self, key: str | None = None) -> tuple[ShownState, ...]:
         """All entries, or one."""
         from pz.state import verbs
 
         return verbs.show(self.state_dir, key)
 
+    @checked
     def set(self, key: str, value: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
         """Move an existing watermark to a value, in any direction."""
         from pz.state import verbs
 
         return verbs.set_value(self.state_dir, key, value, reason=reason, dry_run=dry_run)
 
+    @checked
     def rollback(self, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
         """Move a watermark back to what a past run recorded."""
         from pz.state import verbs
 
         return verbs.rollback(self.state_dir, key, to_run, reason=reason, dry_run=dry_run)
 
+    @checked
     def clear(self, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
         """Forget a dataset's state: the next run reads it from its beginning."""
         from pz.state import verbs

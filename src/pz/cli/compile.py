@@ -9,7 +9,7 @@ from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
 from pz.cli.ls import selected
-from pz.cli.options import Select, united
+from pz.cli.options import Select
 from pz.cli.render.lines import counted
 from pz.durable import Step, remove, write_atomic
 from pz.graph.model import Graph, PipelineNode
@@ -33,6 +33,8 @@ def register(app: Group, panel: str) -> None:
 
 def compile_project(cli: Invocation, select: Select = None) -> int:
     """Compile."""
+    from pz.arguments import united
+
     project = cli.open()
     compiled = project.compile()
     target = project.root / ".pz" / "target"

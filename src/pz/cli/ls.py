@@ -8,7 +8,7 @@ from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
-from pz.cli.options import AsJson, Select, united
+from pz.cli.options import AsJson, Select
 from pz.cli.output import printable
 from pz.cli.render.table import print_table
 from pz.graph.model import CheckNode, Graph, Node, PipelineNode, SinkNode, SourceNode
@@ -32,6 +32,8 @@ def register(app: Group, panel: str) -> None:
 
 def ls(cli: Invocation, select: Select = None, as_json: AsJson = False) -> int:
     """List nodes."""
+    from pz.arguments import united
+
     compiled = cli.open().compile()
     graph: Graph = compiled.graph
     facts = [_facts(graph, node) for node in selected(graph, united(select))]

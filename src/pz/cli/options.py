@@ -52,11 +52,6 @@ Select = Annotated[
 ]
 
 
-def united(selections: list[str] | None) -> str | None:
-    """What all ``--select`` of a command line choose together; None without any."""
-    return " ".join(selections) if selections else None
-
-
 All = Annotated[bool, option("--all", help="Every flow of the project.", panel="Selection")]
 Vars = Annotated[
     str | None,

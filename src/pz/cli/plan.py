@@ -8,7 +8,7 @@ from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
 from pz.cli.jsontext import to_json
-from pz.cli.options import All, AsJson, Flows, Select, united
+from pz.cli.options import All, AsJson, Flows, Select
 from pz.cli.output import printable
 from pz.cli.parameters import option
 from pz.cli.render.lines import human_bytes
@@ -54,7 +54,7 @@ def plan(
     as_json: AsJson = False,
 ) -> int:
     """Print the plan."""
-    made = cli.open().plan(*(flows or ()), select=united(select), everything=everything, connect=connect)
+    made = cli.open().plan(*(flows or ()), select=select, everything=everything, connect=connect)
     if as_json:
         from pz.plan.artifact import plan_to_json
 

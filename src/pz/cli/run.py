@@ -18,7 +18,6 @@ from pz.cli.options import (
     Vars,
     parse_vars,
     require_positive,
-    united,
     usage_error,
 )
 from pz.cli.parameters import option
@@ -95,7 +94,7 @@ def run(
     def action(on_event: Handler, cancel: CancelToken) -> RunResult:
         return cli.open().run(
             *(flows or ()),
-            select=united(select),
+            select=select,
             everything=everything,
             vars=variables,
             full_refresh=full_refresh,

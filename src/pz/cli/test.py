@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pz.cli.command import Group, Invocation, verb
 from pz.cli.execute import execute
 from pz.cli.help import RUN_EXITS, Page
-from pz.cli.options import FailFast, LogFormat, LogFormatOption, Select, Vars, parse_vars, united
+from pz.cli.options import FailFast, LogFormat, LogFormatOption, Select, Vars, parse_vars
 
 if TYPE_CHECKING:
     from pz.api import RunResult
@@ -43,8 +43,6 @@ def run_checks(
     variables = parse_vars(vars_text)
 
     def action(on_event: Handler, cancel: CancelToken) -> RunResult:
-        return cli.open().test(
-            select=united(select), vars=variables, fail_fast=fail_fast, on_event=on_event, cancel=cancel
-        )
+        return cli.open().test(select=select, vars=variables, fail_fast=fail_fast, on_event=on_event, cancel=cancel)
 
     return execute(cli, log_format, action)
