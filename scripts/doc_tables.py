@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
@@ -75,12 +75,38 @@ def _cell(cell: Cell, *, alone: bool) -> str:
     return f"on_delete {named}: {text}" if named else f"without on_delete: {text}"
 
 
-def keys(table_of_keys: tuple[Key, ...]) -> str:
-    """The keys of one block of a project file."""
-    rows = (
-        (f"`{key.name}`", kind(key.schema), ("required. " if key.required else "") + key.doc) for key in table_of_keys
-    )
+def keys(table_of_keys: tuple[Key, ...], told: Collection[tuple[Key, ...]] = ()) -> str:
+    """The keys of one block of a project file, and those below them where no table of their own is among those ``told``."""
+    elsewhere = [{key.name for key in each} for each in told]
+    rows: list[tuple[str, str, str]] = []
+    for key in table_of_keys:
+        rows.append((f"`{key.name}`", kind(key.schema), ("required. " if key.required else "") + key.doc))
+        prefix, below = _below(key.name, key.schema)
+        if set(below.get("properties", ())) not in elsewhere:
+            rows += _rows(below, prefix)
     return table(["key", "value", "meaning"], rows)
+
+
+def _rows(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """What may stand in a mapping, and below each of it: ``auth``, ``auth.type``; in a list ``connectors[].package``."""
+    required = schema.get("required", ())
+    for name, option in schema.get("properties", {}).items():
+        needed = "required. " if name in required else ""
+        yield f"`{prefix}{name}`", kind(option), needed + option.get("description", "")
+        deeper, below = _below(prefix + name, option)
+        yield from _rows(below, deeper)
+
+
+def _below(name: str, schema: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The mapping that a value is, or holds, and how keys in it are spelled; an empty one where it is none."""
+    if "properties" in schema:
+        return f"{name}.", schema
+    if "properties" in schema.get("items", {}):
+        return f"{name}[].", schema["items"]
+    for alternative in schema.get("oneOf", schema.get("anyOf", ())):
+        if "properties" in alternative:
+            return f"{name}.", alternative
+    return "", {}
 
 
 def kind(schema: Mapping[str, Any]) -> str:
@@ -141,14 +167,9 @@ def connectors() -> str:
 
 
 def _options(title: str, schema: Mapping[str, Any]) -> str:
-    properties = schema.get("properties", {})
-    if not properties:
+    rows = list(_rows(schema))
+    if not rows:
         return f"{title}: no options.\n"
-    required = schema.get("required", ())
-    rows = (
-        (f"`{name}`", kind(option), ("required. " if name in required else "") + option.get("description", ""))
-        for name, option in properties.items()
-    )
     return f"{title}:\n\n{table(['option', 'value', 'meaning'], rows)}\n"
 
 

@@ -52,7 +52,7 @@ def regions() -> Mapping[str, Callable[[], str]]:
         "pz-meta": doc_tables.pz_meta,
         "steps": doc_tables.steps,
         "cli": doc_tables.cli,
-        **{f"keys-{name}": partial(doc_tables.keys, table) for name, table in KEYS.items()},
+        **{f"keys-{name}": partial(doc_tables.keys, table, tuple(KEYS.values())) for name, table in KEYS.items()},
     }
 
 

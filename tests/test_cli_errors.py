@@ -114,9 +114,6 @@ def test_each_pass_ends_with_its_own_summary() -> None:
         (("--project", "", "ls"), "invalid value for '--project': the path is empty"),
         (("test", "extra"), "got unexpected extra argument"),
         (("completion",), "missing argument 'SHELL'"),
-        ((), "a verb is missing"),
-        (("state",), "a verb is missing"),
-        (("cdc",), "a verb is missing"),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_the_same_style(arguments: tuple[str, ...], message: str) -> None:

@@ -78,3 +78,24 @@ def test_examples_name_verbs_and_options_that_exist() -> None:
             known = {spelling for param in ALL[verb].params for spelling in param.opts} | {"--help"}
             options = [word.strip("'\"") for word in words[1:] if word.startswith("-")]
             assert set(options) <= known, (path, example)
+
+
+@pytest.mark.parametrize("path", [("pz",), ("pz", "state"), ("pz", "cdc")])
+def test_without_a_verb_the_help_is_shown_and_the_error_last(path: tuple[str, ...]) -> None:
+    """A script whose verb is an empty variable must not go on as if something had been done."""
+    got = invoke(*path[1:])
+    assert (got.code, got.out) == (2, "")
+    assert got.err.startswith(f"Usage: {' '.join(path)}")
+    assert got.err.endswith(f"error PZ0700: a verb is missing\nhint: see `{' '.join(path)} --help`\n")
+
+
+@pytest.mark.parametrize("path", [(), ("run",), ("state",), ("state", "set")])
+def test_the_short_spelling_of_help_is_known_everywhere(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for spelling in ("-h", "--help"):
+        assert invoke(*path, spelling).code == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0].startswith("Usage: pz")

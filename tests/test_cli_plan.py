@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -56,22 +57,33 @@ class Planner:
 
 
 def test_the_plan_is_a_table_with_the_budget_and_the_notes_below() -> None:
-    assert invoke("plan", project=Planner()).out.splitlines() == [
-        "node         kind        way           partitions  retry       reason                      guarantee",
-        "crm.orders   SourceLoad  native_scan            3  3x 1s..30s  read=incremental cursor=id",
-        "stg_orders   Pipeline    duck_sql                              table",
-        (
-            "lake.orders  SinkWrite   arrow_stream              5x 1s..30s  merge on id                 "
-            "guarantee=effectively-once (keys unique)"
-        ),
-        (
-            "lake.log     SinkWrite   native_copy                           append                      "
-            "crm.orders: guarantee=effectively-once (keys unique); crm.log: guarantee=at-least-once (consented)"
-        ),
+    printed = invoke("plan", project=Planner()).out.splitlines()
+    rows = [[cell for cell in re.split(r" {2,}", line) if cell] for line in printed[:5]]
+    assert rows == [
+        ["node", "kind", "way", "guarantee", "partitions", "retry", "reason"],
+        ["crm.orders", "SourceLoad", "native_scan", "3", "3x 1s..30s", "read=incremental cursor=id"],
+        ["stg_orders", "Pipeline", "duck_sql", "table"],
+        [
+            *("lake.orders", "SinkWrite", "arrow_stream", "guarantee=effectively-once (keys unique)", "5x 1s..30s"),
+            "merge on id",
+        ],
+        [
+            *("lake.log", "SinkWrite", "native_copy"),
+            "crm.orders: guarantee=effectively-once (keys unique); crm.log: guarantee=at-least-once (consented)",
+            "append",
+        ],
+    ]
+    assert printed[5:] == [
         "memory: 956.0 MiB = duckdb 600.0 MiB + channels 100.0 MiB + overhead 256.0 MiB",
         "staging disk: not known offline",
         "note: engine.duckdb.threads is not set",
     ]
+
+
+def test_the_guarantee_is_seen_where_lines_are_cut_off_at_80_columns() -> None:
+    """Once it was the last column, behind the reason, which may be of any length."""
+    printed = [line[:80] for line in invoke("plan", project=Planner()).out.splitlines()]
+    assert any(line.startswith("lake.orders") and "guarantee=effectively-once" in line for line in printed)
 
 
 def test_selection_and_connect_reach_the_planner() -> None:

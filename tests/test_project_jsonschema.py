@@ -180,6 +180,7 @@ def test_short_forms_satisfy_both(tmp_path: Path, text: str) -> None:
 def test_a_connector_narrows_its_own_options_only() -> None:
     schema = connections_schema(
         {
+            "other": ConnectorSchemas(),
             "acme": ConnectorSchemas(
                 connection={
                     "type": "object",
@@ -187,7 +188,7 @@ def test_a_connector_narrows_its_own_options_only() -> None:
                     "additionalProperties": False,
                 },
                 read={"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False},
-            )
+            ),
         }
     )
     validator = jsonschema.Draft202012Validator(schema)
@@ -195,6 +196,7 @@ def test_a_connector_narrows_its_own_options_only() -> None:
     def ok(text: str) -> bool:
         return bool(validator.is_valid(document(text)))
 
+    assert not ok("a: {connector: acm, port: 5}"), "one that is not installed"
     assert ok("a: {connector: acme, port: 5, max_concurrency: 2}")
     assert ok("a: {connector: acme, port: '${PORT}'}")
     assert ok("a: {connector: acme, entities: {e: {read: {path: x, columns: {a: int}}, write: {anything: 1}}}}")

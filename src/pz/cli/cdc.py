@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.confirm import DryRun, Yes, confirmed, require_somebody
 from pz.cli.failures import ExitCode
@@ -55,7 +56,7 @@ _DROP = Page(
     ),
 )
 
-Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.")]
+Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.", complete=complete.captures)]
 
 
 def register(app: Group, panel: str) -> None:

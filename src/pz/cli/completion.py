@@ -13,7 +13,7 @@ from pz.errors import Code, Problem, ProjectError
 
 _SHELLS = ("bash", "zsh", "fish", "pwsh")
 _PAGE = Page(
-    "Print the script that makes a shell complete verbs and options.",
+    "Print the script that makes a shell complete verbs, options and names of the project.",
     """Have the shell read it when it starts; the examples do so for one session.""",
     (
         ('eval "$(pz completion bash)"', "in bash; the same with zsh"),
@@ -23,13 +23,9 @@ _PAGE = Page(
 )
 
 
-def _begins(incomplete: str) -> list[str]:
-    return [shell for shell in _SHELLS if shell.startswith(incomplete)]
-
-
 Shell = Annotated[
     str,
-    argument("SHELL", help="bash, zsh, fish or pwsh.", complete=_begins),
+    argument("SHELL", help="bash, zsh, fish or pwsh.", complete=lambda root: _SHELLS),
 ]
 
 

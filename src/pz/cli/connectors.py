@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import ALWAYS_EXITS, Page
@@ -46,7 +47,7 @@ _SCHEMA = Page(
     (("pz connectors schema localfiles", "what may stand in connections.yml"),),
 )
 
-Name = Annotated[str, argument("NAME", help="The connector's name.")]
+Name = Annotated[str, argument("NAME", help="The connector's name.", complete=complete.connectors)]
 
 
 def register(app: Group, panel: str) -> None:

@@ -45,7 +45,15 @@ class Page:
     exits: tuple[tuple[int, str], ...] = ALWAYS_EXITS
 
 
-class DocumentedCommand(Command):
+class _Documented(Command):
+    """How help is asked for, whatever context a command is looked at in."""
+
+    def get_help_option_names(self, ctx: Context) -> list[str]:
+        """Both spellings, everywhere."""
+        return ["-h", "--help"]
+
+
+class DocumentedCommand(_Documented):
     """A verb with a `Page`, listed under ``panel``."""
 
     def __init__(self, page: Page, panel: str | None, **settings: Any) -> None:
@@ -57,11 +65,16 @@ class DocumentedCommand(Command):
         formatter.write(_help_text(self, self.page, ctx, formatter.width))
 
 
-class DocumentedGroup(Group):
+class DocumentedGroup(_Documented, Group):
     """A verb with verbs below it."""
 
     def __init__(self, page: Page, panel: str | None, **settings: Any) -> None:
-        super().__init__(help=page.summary, no_args_is_help=False, subcommand_metavar="COMMAND [ARGS]...", **settings)
+        super().__init__(
+            help=page.summary,
+            no_args_is_help=False,
+            subcommand_metavar="COMMAND [ARGS]...",
+            **settings,
+        )
         self.page, self.panel = page, panel
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:

@@ -29,13 +29,15 @@ Name = Annotated[
 ]
 
 
-def _begins(incomplete: str) -> list[str]:
+def _templates(root: Path) -> list[str]:
     from pz.project.scaffold import templates
 
-    return [info.name for info in templates() if info.name.startswith(incomplete)]
+    return [info.name for info in templates()]
 
 
-Template = Annotated[str, option("--template", "-t", metavar="TEMPLATE", help="What to start from.", complete=_begins)]
+Template = Annotated[
+    str, option("--template", "-t", metavar="TEMPLATE", help="What to start from.", complete=_templates)
+]
 ListTemplates = Annotated[bool, option("--list-templates", help="List the templates and do nothing else.")]
 
 

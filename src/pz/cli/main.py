@@ -99,9 +99,9 @@ Version = Annotated[bool, option("--version", help="Print the versions of pz, Du
 
 
 def _bare(cli: Invocation, version: Version = False) -> int:
-    """``pz`` without a verb: the version if asked for, else a usage error."""
+    """``pz`` without a verb: the version if asked for, else a usage error that shows the help."""
     if not version:
-        raise usage_error(_MISSING, "see `pz --help`")
+        raise click.UsageError("Missing command.", click.get_current_context())
     cli.output.out.line(_versions())
     return ExitCode.OK
 
@@ -138,19 +138,20 @@ def answer(arguments: list[str], output: Output, base: Invocation | None = None)
     try:
         code = build().main(arguments, prog_name="pz", standalone_mode=False, obj=base or Invocation(output=output))
     except click.ClickException as failure:
-        return report(_usage(failure), output)
+        return report(_usage(failure, output), output)
     except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 - the last line of defence: no stack trace, ever
         return report(failure, output)
     return _settled(int(code or 0), output)
 
 
-def _usage(failure: click.ClickException) -> ProjectError:
-    """What click found wrong with the command line, in our words and with the help that applies."""
+def _usage(failure: click.ClickException, output: Output) -> ProjectError:
+    """What click found wrong with the command line, in our words and with the help that applies; all of it without a verb."""
     context = getattr(failure, "ctx", None)
     path = "pz" if context is None else context.command_path
     message = " ".join(failure.format_message().split()).rstrip(".")
     if message == "Missing command":
         message = _MISSING
+        output.err.line(context.get_help() + "\n" if context is not None else "")
     return usage_error(message[:1].lower() + message[1:], f"see `{path} --help`")
 
 

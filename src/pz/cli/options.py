@@ -6,6 +6,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any
 
+from pz.cli import complete
 from pz.cli.parameters import argument, option
 from pz.errors import Code, Problem, ProjectError
 
@@ -37,6 +38,7 @@ Flows = Annotated[
     argument(
         "NODE",
         help="Names of nodes; each stands for its whole flow: everything above and below it.",
+        complete=complete.nodes,
     ),
 ]
 Select = Annotated[
@@ -48,6 +50,7 @@ Select = Annotated[
         help="Nodes by name pattern, tag:x or source:conn.entity; + before adds ancestors, + behind descendants; "
         "a space unites, a comma intersects. Given several times, they unite.",
         panel="Selection",
+        complete=complete.nodes,
     ),
 ]
 

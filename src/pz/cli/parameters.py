@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -21,8 +21,8 @@ from pz.frozen import frozen
 
 __all__ = ["Argument", "Option", "Parameter", "argument", "click_parameters", "option"]
 
-Completer = Callable[[str], list[str]]
-"""What may stand where so much has been typed."""
+Completer = Callable[[Path], Iterable[str]]
+"""All that may stand here, in the project of that directory."""
 
 
 @frozen
@@ -145,4 +145,9 @@ def _caller(kind: Any, several: bool) -> Callable[[click.Context, click.Paramete
 
 
 def _completer(complete: Completer) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    return lambda ctx, parameter, incomplete: complete(incomplete)
+    def offered(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        said = [at.params.get("project") for at in (ctx, ctx.find_root())]
+        root = next((Path(path) for path in said if path), Path())
+        return [name for name in complete(root) if name.startswith(incomplete)]
+
+    return offered

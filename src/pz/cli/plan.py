@@ -66,7 +66,8 @@ def plan(
 
 
 def _print(cli: Invocation, made: Plan) -> None:
-    columns = ("node", "kind", "way", "partitions", "retry", "reason", "guarantee")
+    # What is guaranteed stands before what may be long: whatever cuts the line off leaves it.
+    columns = ("node", "kind", "way", "guarantee", "partitions", "retry", "reason")
     rows = [_row(node) for node in made.nodes]
     if cli.output.live and not fits(columns, rows):
         for row in rows:
@@ -85,16 +86,16 @@ def _row(node: PlannedNode) -> tuple[str, ...]:
         node.name,
         node.kind.value,
         node.way.value,
+        guarantee_text(node),
         "" if node.partitions is None else str(node.partitions),
         retry_text(node.retry),
         node.reason,
-        guarantee_text(node),
     )
 
 
 def _stacked(row: tuple[str, ...]) -> str:
     """One node on a narrow terminal: what it is, then why and what is guaranteed, indented."""
-    name, kind, way, partitions, retry, reason, guarantee = map(printable, row)
+    name, kind, way, guarantee, partitions, retry, reason = map(printable, row)
     facts = [way, f"{partitions} partitions" if partitions else "", f"retry {retry}" if retry else ""]
     lines = [f"{name} [{kind}]", "  " + ", ".join(filter(None, facts)), f"  {reason}"]
     return "\n".join([*lines, f"  {guarantee}"] if guarantee else lines) + "\n"

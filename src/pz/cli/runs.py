@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.failures import ExitCode, print_problems
 from pz.cli.help import Page
@@ -39,7 +40,7 @@ _SHOW = Page(
 )
 
 Limit = Annotated[int, option("--limit", "-n", metavar="N", help="At most N runs.", panel="Output")]
-RunId = Annotated[str | None, argument("ID", help="The run's id.")]
+RunId = Annotated[str | None, argument("ID", help="The run's id.", complete=complete.runs)]
 
 
 def register(app: Group, panel: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.connectors import usable
 from pz.cli.failures import ExitCode, print_problems
@@ -43,7 +44,7 @@ _OWN = "; connectors' own options are part of it where they apply"
 
 Keys = Annotated[
     list[str] | None,
-    argument("CONNECTION.ENTITY", help="Datasets; all by default."),
+    argument("CONNECTION.ENTITY", help="Datasets; all by default.", complete=complete.datasets),
 ]
 
 
@@ -85,10 +86,11 @@ def _schema(name: str, broken: list[Problem]) -> Mapping[str, Any]:
 
 
 def _connector_schemas(broken: list[Problem]) -> dict[str, ConnectorSchemas]:
-    """What each connector that loads says about its options."""
+    """What each connector that loads says about its options; of the others the name alone."""
+    from pz.connectors.registry import Registry
     from pz.project.jsonschema import ConnectorSchemas
 
-    return {
+    return dict.fromkeys(Registry.default().names(), ConnectorSchemas()) | {
         name: ConnectorSchemas(made.connection_schema(), made.dataset_schema(), made.output_schema())
         for _, name, made in usable(broken)
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, verb
 from pz.cli.failures import ExitCode
 from pz.cli.help import Page
@@ -42,9 +43,9 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Pipeline = Annotated[str, argument("PIPELINE", help="A pipeline's name.")]
+Pipeline = Annotated[str, argument("PIPELINE", help="A pipeline's name.", complete=complete.pipelines)]
 Limit = Annotated[int, option("--limit", "-n", metavar="N", help="At most N rows.")]
-Run = Annotated[str | None, option("--run", metavar="ID", help="Show what this run staged.")]
+Run = Annotated[str | None, option("--run", metavar="ID", help="Show what this run staged.", complete=complete.runs)]
 FormatOption = Annotated[
     Format,
     option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
+from pz.cli import complete
 from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.confirm import DryRun, Yes, confirmed, require_somebody
 from pz.cli.failures import ExitCode
@@ -57,9 +58,9 @@ _CLEAR = Page(
     (("pz state clear crm.orders", "asks before it writes"), ("pz state clear crm.orders --dry-run", "only says it")),
 )
 
-Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.")]
+Key = Annotated[str | None, argument("CONNECTION.ENTITY", help="The dataset's key.", complete=complete.stored)]
 Value = Annotated[str | None, option("--value", metavar="VALUE", help="The new value.")]
-ToRun = Annotated[str | None, option("--to-run", metavar="ID", help="The run to go back to.")]
+ToRun = Annotated[str | None, option("--to-run", metavar="ID", help="The run to go back to.", complete=complete.runs)]
 Reason = Annotated[str | None, option("--reason", metavar="TEXT", help="Why, for the audit.")]
 
 

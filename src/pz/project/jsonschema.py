@@ -40,9 +40,13 @@ def sidecar_schema() -> dict[str, Any]:
 def connections_schema(connectors: Mapping[str, ConnectorSchemas] | None = None) -> dict[str, Any]:
     """The schema of ``connections.yml``.
 
-    ``connectors`` (by name) narrows the options of connections that use them; other connectors' options stay open.
+    ``connectors`` (by name) are those that are installed, built in or by an entry point: a connection uses one of them,
+    and its options are narrowed to what that one publishes. Without any, every name is taken.
     """
     connection = block(CONNECTION, open_ended=True)
+    if connectors:
+        named = connection["properties"]["connector"]
+        connection["properties"]["connector"] = {**named, "enum": sorted(connectors)}
     narrowed = [
         {"if": _uses(name), "then": _connection_with(schemas)} for name, schemas in sorted((connectors or {}).items())
     ]

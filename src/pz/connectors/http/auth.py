@@ -29,7 +29,10 @@ AUTH_SCHEMA: Mapping[str, Any] = {
     "required": ["type"],
     "additionalProperties": False,
     "properties": {
-        "type": {"enum": ["none", "api_key", "bearer", "basic", "oauth2_client_credentials"]},
+        "type": {
+            "enum": ["none", "api_key", "bearer", "basic", "oauth2_client_credentials"],
+            "description": "Which of them; the keys below belong to one type each.",
+        },
         "key": {**_TEXT, "description": "api_key: the key."},
         "header": {**_TEXT, "description": "api_key: the header that carries it. Exactly one of header and param."},
         "param": {**_TEXT, "description": "api_key: the query parameter that carries it."},

@@ -53,7 +53,7 @@ PAGINATION_SCHEMA: Mapping[str, Any] = {
         {"strategy": "next_url", "pointer": "/@odata.nextLink"},
     ],
     "properties": {
-        "strategy": {"enum": [str(kind) for kind in Strategy]},
+        "strategy": {"enum": [str(kind) for kind in Strategy], "description": "How the next page is asked for."},
         "param": {**_TEXT, "description": "page, offset, cursor: the parameter that names the page."},
         "in": {"enum": ["query", "body"], "description": "Where the parameters go (default query; body needs POST)."},
         "start": {"type": "integer", "minimum": 0, "description": "page: first number (default 1). offset: default 0."},
