@@ -196,6 +196,17 @@ def test_windows_over_a_table_tile_without_gap_or_overlap(tmp_path: Path, databa
     assert database.rows("SELECT count(*) > 3 FROM _pz_slices") == [(True,)]
 
 
+def test_a_window_passes_a_gap_in_the_numbers(tmp_path: Path, database: Database) -> None:
+    database.run("CREATE TABLE items (id int PRIMARY KEY)", "INSERT INTO items VALUES (1), (2), (40)")
+    sync = {"mode": "incremental", "cursor": "id", "initial": 0, "max_window": 10}
+    sql = "INSERT INTO {{ sink('pg', 'copy', strategy: 'merge', keys: ['id']) }} SELECT * FROM {{ source('pg', 'items') }}"
+    entities = {"items": {"read": {"sync": sync, "columns": {"id": "int"}}}}
+    opened = demo(tmp_path, database.options, sql, entities=entities)
+    for _ in range(5):
+        assert errors(run(opened)) == {}
+    assert rows_of(database, "copy") == rows_of(database, "items")
+
+
 def test_ties_of_the_boundary_that_come_late_are_merged_and_a_lookback_finds_late_commits(
     tmp_path: Path, database: Database
 ) -> None:

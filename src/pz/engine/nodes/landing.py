@@ -79,6 +79,14 @@ class Landing:
         return "" if self.where is None else f" WHERE {self.where}"
 
     @property
+    def waits_at_its_end(self) -> bool:
+        """Whether the mark stays where the window brings no new row: nobody can tell whether rows of it are still to come."""
+        if self.bounds is None or self.node.read.sync.max_window is None:
+            return False
+        ends = self.bounds.bounds
+        return ends.upper is not None and not ends.caught_up and not ends.moves_when_empty
+
+    @property
     def _nulls_pass(self) -> bool:
         """Rows without a cursor land always (include, refuse: to be counted) or on the first unbounded-below read."""
         policy = self.node.read.sync.null_cursor

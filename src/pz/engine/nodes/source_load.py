@@ -41,7 +41,17 @@ def load(context: NodeContext, node: SourceNode) -> Outcome:
     landing = Landing.of(context, node)
     with columns_known(context, node, landing.hints):
         outcome, done = _read(context, landing)
+    if done.candidate is None and landing.waits_at_its_end:
+        context.run.note(f"dataset '{node.key}' {_STANDS}", code=Code.PZ0713)
     return replace(outcome, blocks={**outcome.blocks, **look_for_drift(context, landing, done)})
+
+
+# A source that is read up to its end is in the same place as one that has a gap there: neither is worth more than a note.
+_STANDS = (
+    "has no row above its stored value within max_window, and its source does not tell whether there are rows higher up, so "
+    "the stored value stays and the next run reads the same window. If numbers are left out there, raise max_window, "
+    "set until, or pass over the gap with `pz state set`"
+)
 
 
 def _read(context: NodeContext, landing: Landing) -> tuple[Outcome, NodeDone]:
