@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ import duckdb
 import pytest
 
 import pz
+from deaths import dying
+from pz.connectors.contract import ReadShape
 from pz.errors import Code, Severity, StateError
+from pz.runs.directory import run_paths
+from pz.state.entries import Binding
+from pz.state.kinds import Found, check_kind
 from pz.state.watermarks import watermark_store
 from running import project, rows, run
 
@@ -263,3 +269,218 @@ def test_consent_to_go_on_from_state_is_no_part_of_what_an_output_gets(tmp_path:
     grow(delivered, 5, 6)
     assert ran(delivered, without) == []
     assert (held(delivered), held(delivered, "p")) == ([0, 1, 2, 3, 4, 5], [5])
+
+
+# --- between a death and what follows it
+
+SHOUTED = ("SELECT id, name", "SELECT id, upper(name) AS name")
+
+
+def died(root: Path, files: Mapping[str, str], point: str, **options: Any) -> None:
+    with dying(root, lambda name, nth, total: (name, nth) == (point, 1)) as dead:
+        run(edit(root, files), **options)
+    assert dead
+
+
+def follows(root: Path, files: Mapping[str, str], verb: str) -> list[str]:
+    """A retry or a run that ends well; its warnings."""
+    opened = edit(root, files)
+    result = opened.retry() if verb == "retry" else run(opened)
+    assert result.exit_code == 0
+    return [f"{p.code} {p.message} ({p.where}) {p.hint}" for p in result.problems if p.severity is Severity.WARNING]
+
+
+@pytest.mark.parametrize("verb", ["retry", "run"])
+@pytest.mark.parametrize("point", ["sink_commit.before", "sink_commit.after"])
+def test_an_edit_after_a_death_in_doubt_is_told_where_the_destination_says_that_rows_come_again(
+    tmp_path: Path, point: str, verb: str
+) -> None:
+    grow(tmp_path, 0, 3)
+    died(tmp_path, flow(APPEND), point)
+    told = follows(tmp_path, flow(APPEND.replace(*SHOUTED)), verb)
+    if point == "sink_commit.before":
+        assert (told, held(tmp_path)) == ([], [0, 1, 2])
+        return
+    assert held(tmp_path) == [0, 0, 1, 1, 2, 2]
+    (said,) = told
+    assert "output 'target.o' was edited after an attempt at it that had committed" in said
+    assert "its rows are added once more (pipelines/a.sql:1)" in said
+    grow(tmp_path, 3, 4)
+    assert follows(tmp_path, flow(APPEND.replace(*SHOUTED)), "run") == []
+
+
+@pytest.mark.parametrize("verb", ["retry", "run"])
+def test_an_edit_after_a_death_in_doubt_is_told_where_nothing_can_settle_it(tmp_path: Path, verb: str) -> None:
+    grow(tmp_path, 0, 3)
+    died(tmp_path, flow(FILES), "promote_file.after")
+    (said,) = follows(tmp_path, flow(FILES.replace(*SHOUTED)), verb)
+    assert said.startswith("PZ0704 output 'lake.o' was edited after an attempt at it that may have committed")
+    assert "if it did, its rows are there twice after this run" in said
+    assert len(rows(tmp_path / "out/one/*.parquet")) == 6
+
+
+@pytest.mark.parametrize("verb", ["retry", "run"])
+def test_without_an_edit_nothing_is_told_and_nothing_comes_twice(tmp_path: Path, verb: str) -> None:
+    grow(tmp_path, 0, 3)
+    died(tmp_path, flow(APPEND), "sink_commit.after")
+    assert follows(tmp_path, flow(APPEND), verb) == []
+    assert held(tmp_path) == [0, 1, 2]
+
+
+def test_an_append_whose_attempts_are_not_known_any_more_may_hold_rows_twice(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 3)
+    died(tmp_path, flow(APPEND), "sink_commit.after")
+    (dead,) = run_paths(tmp_path / ".pz")
+    (dead / "staging.duckdb").unlink()
+    (dead / "staging.duckdb.wal").unlink(missing_ok=True)
+    said: list[Any] = []
+    edit(tmp_path, flow(APPEND)).retry(on_event=said.append)
+    (found,) = [event.to_wire() for event in said if "not known any more" in str(getattr(event, "message", ""))]
+    assert (found["severity"], found["code"]) == ("warning", "PZ0704")
+    assert "may have committed to 'target.o' is sent again, and is there twice then" in found["message"]
+
+
+@pytest.mark.parametrize("new", [0, 2])
+def test_a_full_refresh_that_died_is_not_dropped_without_a_word(tmp_path: Path, new: int) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(MERGE))
+    died(tmp_path, flow(MERGE), "sink_commit.before", full_refresh=True)
+    grow(tmp_path, 5, 5 + new)
+    (said,) = follows(tmp_path, flow(MERGE), "run")
+    assert "was to read 'db.t' from the beginning (--full-refresh) and did not finish" in said
+    assert "run with --full-refresh again" in said
+    assert follows(tmp_path, flow(MERGE), "run") == [], "said once"
+
+
+@pytest.mark.parametrize("how", ["retry", "refresh"])
+def test_a_full_refresh_that_is_gone_on_with_needs_no_word(tmp_path: Path, how: str) -> None:
+    grow(tmp_path, 0, 5)
+    ran(tmp_path, flow(MERGE))
+    died(tmp_path, flow(MERGE), "sink_commit.before", full_refresh=True)
+    if how == "retry":
+        assert follows(tmp_path, flow(MERGE), "retry") == []
+    else:
+        assert ran(tmp_path, flow(MERGE), full_refresh=True) == []
+    assert follows(tmp_path, flow(MERGE), "run") == []
+
+
+# --- state that is gone
+
+
+def test_state_that_was_removed_is_told_where_a_run_had_delivered(delivered: Path) -> None:
+    shutil.rmtree(delivered / ".pz/state")
+    ((severity, told),) = ran(delivered, flow(APPEND))
+    assert severity is Severity.WARNING
+    assert "had delivered 'db.t': output 'target.o' gets all of its rows again (pipelines/a.sql:1)" in told
+    assert "restore it from a backup" in told
+    assert ran(delivered, flow(APPEND)) == []
+
+
+def test_what_a_failed_first_run_had_delivered_comes_again_with_a_warning(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 2)
+    bad = "INSERT INTO {{ sink('lake', 'bad') }} SELECT error('no') AS n FROM {{ ref('a') }}"
+    both = flow(APPEND, **{"pipelines/b.sql": bad.replace("'bad'", "'bad', strategy: 'append', duplicates: 'accept'")})
+    assert run(edit(tmp_path, both)).exit_code == 1
+    assert held(tmp_path) == [0, 1]
+    (said,) = follows(
+        tmp_path, {**both, "pipelines/b.sql": both["pipelines/b.sql"].replace("error('no')", "id")}, "run"
+    )
+    assert "output 'target.o' gets all of its rows again" in said
+    assert "`pz retry`" in said
+
+
+def test_state_that_was_cleared_by_its_verb_is_meant_to_be_gone(delivered: Path) -> None:
+    edit(delivered, flow(APPEND)).state.clear("db.t")
+    assert ran(delivered, flow(APPEND)) == []
+    assert held(delivered) == sorted([0, 1, 2, 3, 4] * 2)
+
+
+# --- what the guide says besides
+
+
+def test_the_name_of_the_project_is_nothing_to_state(delivered: Path) -> None:
+    grow(delivered, 5, 6)
+    assert ran(delivered, flow(APPEND, **{"project.yml": "name: renamed\nversion: 1.0.0\n"})) == []
+    assert held(delivered) == [0, 1, 2, 3, 4, 5]
+
+
+FROM_FILE = (
+    "INSERT INTO {{ sink('target', 'o', strategy: 'merge', keys: ['id']) }} SELECT id, other FROM {{ source('files', 'f', "
+    "path: 'one.csv', columns: { id: 'integer', other: 'integer' }, sync: { mode: 'incremental', cursor: 'id' }) }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("one.csv", "two.csv", "when it read another path"),
+        ("cursor: 'id'", "cursor: 'other'", "was stored for cursor 'id', not 'other'"),
+        ("root: data", "root: data2", "was stored for another source location"),
+    ],
+)
+def test_what_is_read_elsewhere_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    data = {f"{place}/{name}.csv": "id,other\n1,2\n" for place in ("data", "data2") for name in ("one", "two")}
+    assert ran(tmp_path, flow(FROM_FILE, **data)) == []
+    edited = flow(FROM_FILE.replace(old, new), **data, **{"connections.yml": CONNECTIONS.replace(old, new)})
+    assert said in refused(tmp_path, edited)
+    assert ran(tmp_path, edited, full_refresh=True) == []
+    assert ran(tmp_path, edited) == []
+
+
+def test_another_way_of_reading_is_refused(tmp_path: Path) -> None:
+    """Here a token where a watermark was; `test_state_kinds.py` has all pairs."""
+    grow(tmp_path, 0, 2)
+    ran(tmp_path, flow(MERGE))
+    found = Found(None, watermark_store(tmp_path / ".pz").read()["db.t"])
+    problem = check_kind("db.t", found, ReadShape.FEED, Binding())
+    assert problem is not None
+    assert problem.code is Code.PZ0705
+
+
+def test_another_output_is_refused_and_one_less_is_not(tmp_path: Path) -> None:
+    def into(name: str) -> dict[str, str]:
+        sql = APPEND.replace("'o'", f"'{name}'").replace(READ, "SELECT * FROM {{ ref('read') }}")
+        return {"pipelines/read.sql": READ, f"pipelines/{name}.sql": sql}
+
+    grow(tmp_path, 0, 2)
+    assert ran(tmp_path, {**into("o"), **into("p")}) == []
+    assert "output 'target.q' never got what 'db.t' had delivered" in refused(tmp_path, into("q"))
+    (tmp_path / "pipelines/p.sql").unlink()
+    (tmp_path / "pipelines/q.sql").unlink()
+    grow(tmp_path, 2, 3)
+    assert ran(tmp_path, into("o")) == []
+    assert (held(tmp_path), held(tmp_path, "p")) == ([0, 1, 2], [0, 1])
+
+
+def test_a_new_sync_is_a_first_run(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 2)
+    ran(tmp_path, flow(MERGE.replace(SYNC, "")))
+    assert ran(tmp_path, flow(MERGE)) == []
+    assert held(tmp_path) == [0, 1]
+
+
+# --- the table of the guide
+
+PAGE = Path(__file__).parents[1] / "docs/guarantees.md"
+PROVEN = {
+    "the SQL of a pipeline, options of an output": test_an_edit_above_stored_state_is_warned_of_once_with_its_place,
+    "the project's `name:`": test_the_name_of_the_project_is_nothing_to_state,
+    "`path:` of a dataset": test_what_is_read_elsewhere_is_refused,
+    "`path:` of an output": test_an_output_that_was_moved_is_refused_and_may_go_on_where_the_old_one_ended,
+    "the cursor": test_what_is_read_elsewhere_is_refused,
+    "where a connection leads": test_what_is_read_elsewhere_is_refused,
+    "another `sync:` mode": test_another_way_of_reading_is_refused,
+    "no `sync:` any more": test_an_append_whose_dataset_lost_its_sync_is_refused,
+    "another name of a connection or dataset": test_an_append_whose_source_connection_got_another_name_is_refused,
+    "a new output below": test_another_output_is_refused_and_one_less_is_not,
+    "another name of an output": test_another_output_is_refused_and_one_less_is_not,
+    "an output taken away": test_another_output_is_refused_and_one_less_is_not,
+    "`start: from_state`": test_consent_to_go_on_from_state_is_no_part_of_what_an_output_gets,
+    "a `sync:` that is new": test_a_new_sync_is_a_first_run,
+}
+
+
+def test_every_row_of_the_guide_is_proven_here() -> None:
+    section = PAGE.read_text().partition("## What an edit does to stored state")[2].partition("\n## ")[0]
+    edits = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")][1:]
+    assert [next((told for told in PROVEN if row.startswith(told)), row) for row in edits] == list(PROVEN)

@@ -342,6 +342,29 @@ class TestEmpty:
     def test_no_matching_file_can_be_declared_empty(self, tmp_path: Path) -> None:
         assert same(tmp_path, dataset("no/*.csv", AB, missing="empty")) == []
 
+    @pytest.mark.parametrize("path", ["*.csv", "x.csv"])
+    @pytest.mark.parametrize("missing", [{}, {"missing": "empty"}])
+    @pytest.mark.parametrize(
+        ("kind", "said"), [("link", "is a link that leads to no file"), ("pipe", "is no regular file")]
+    )
+    def test_what_is_no_file_is_refused_and_not_passed_over(
+        self, kind: str, said: str, missing: dict[str, str], path: str, tmp_path: Path
+    ) -> None:
+        """Its rows would be missing without a word; and nobody waits for a pipe."""
+        put(tmp_path, b"a,b\n1,x\n")
+        odd = tmp_path / "x.csv"
+        if kind == "link":
+            odd.symlink_to("gone.csv")
+        else:
+            os.mkfifo(odd)
+        error = refused(tmp_path, dataset(path, AB, **missing))
+        assert (error.code, error.message) == (Code.PZ0724, f"'x.csv' {said}")
+        odd.unlink()
+        odd.mkdir()
+        put(tmp_path, b"a,b\n2,y\n", "z.csv")
+        (tmp_path / "y.csv").symlink_to("z.csv")
+        assert same(tmp_path, dataset("*.csv", AB)) == [(1, "x"), (2, "y"), (2, "y")]
+
     def test_declared_empty_without_a_contract_is_refused(self, tmp_path: Path) -> None:
         assert refused(tmp_path, dataset("no/*.csv", missing="empty")).code is Code.PZ0720
 

@@ -791,7 +791,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0723: CodeInfo("run", "The destination's format cannot hold a value.", "Cast the column in the pipeline."),
     Code.PZ0724: CodeInfo(
         "plan, run",
-        "Something else stands where a file or its directory belongs.",
+        "Something else stands where a file or its directory belongs, say a link that leads nowhere, or a pipe.",
         "Move away what stands there, or correct `root` or `path`.",
     ),
     Code.PZ0780: CodeInfo(

@@ -16,6 +16,7 @@ from pz.engine.advance import candidates_of, store_decisions
 from pz.engine.bindings import bindings_of
 from pz.engine.doubt import settlement
 from pz.engine.evidence import Evidence, evidence_of, success_of
+from pz.engine.left_behind import edited_appends, edited_since
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
@@ -41,8 +42,9 @@ __all__ = ["heal", "heal_finished"]
 def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
     """Replay the advancement of runs that died or could not store state. ``held`` are runs whose lock we have ourselves.
 
-    Returns what could not be stored. A run whose files cannot be used is passed over: its rows are simply read again. A
-    run stays in sight, whatever ran since, until no state can come of it: a flow may rest for a long time after a death.
+    Returns what could not be stored, and warnings of rows that come again because the project was edited. A run whose files
+    cannot be used is passed over: its rows are simply read again. A run stays in sight, whatever ran since, until no state
+    can come of it: a flow may rest for a long time after a death.
     """
     found: list[Problem] = []
     state_dir = prepared.project.state_dir
@@ -54,6 +56,7 @@ def heal(prepared: Prepared, own_run: str, held: frozenset[str] = frozenset()) -
             continue
         replayed = _replay(prepared, entry, entry.record)
         found.extend(replayed.problems)
+        found.extend(_edited(prepared, entry, entry.record, replayed.waiting))
         if replayed.settled:
             _conclude(entry, entry.record, held)
             settle(state_dir, entry.run_id)
@@ -82,10 +85,21 @@ def _conclude(entry: RunEntry, record: RunRecord, held: frozenset[str]) -> None:
 
 @frozen
 class _Replayed:
-    """What could not be stored, and whether nothing can come of the run any more."""
+    """What could not be stored, whether nothing can come of the run any more, and the datasets that this run cannot heal."""
 
     problems: tuple[Problem, ...] = ()
     settled: bool = False
+    waiting: frozenset[str] = frozenset()
+
+
+def _edited(prepared: Prepared, entry: RunEntry, record: RunRecord, waiting: frozenset[str]) -> Iterable[Problem]:
+    """Of the rows that the run had delivered and this one reads again: those that an edited append gets a second time."""
+    graph = prepared.graph
+    above = graph.ancestors(sink.id for sink, _ in edited_appends(prepared, record)) if waiting else frozenset[str]()
+    if not any(source.id in above and source.key in waiting for source in graph.sources()):
+        return ()
+    evidence = evidence_of(entry)
+    return () if evidence is None else edited_since(prepared, evidence)
 
 
 def heal_finished(
@@ -123,13 +137,13 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> _Replayed
     # A dead run's staging is opened only for what may come of it: runs would pay for every death before them.
     evidence = evidence_of(entry) if sources else None
     if evidence is None:
-        return _Replayed(settled=not rest)
+        return _Replayed(settled=not rest, waiting=rest)
     wanted = {source.id for source in sources}
     candidates = {k: v for k, v in candidates_of(prepared.graph, evidence.done).items() if k in wanted}
     settled = not rest and evidence.complete
     full_refresh = bool(record.flags.get("full_refresh"))
     if not candidates and not full_refresh:  # a full refresh that read nothing leaves no state
-        return _Replayed(settled=settled)
+        return _Replayed(settled=settled, waiting=rest)
     seen = {source.key: stored.get(source.key) for source in sources}
     results = _with_settled(prepared, evidence, sources)
     decisions = decide(prepared.graph, results, candidates)
@@ -146,7 +160,7 @@ def _replay(prepared: Prepared, entry: RunEntry, record: RunRecord) -> _Replayed
     open_ = any(
         a.node_id not in results or results[a.node_id].status is not NodeStatus.SUCCESS for a in evidence.doubtful
     )
-    return _Replayed(problems, settled and not problems and not open_)
+    return _Replayed(problems, settled and not problems and not open_, rest)
 
 
 def _waiting(prepared: Prepared, record: RunRecord, files: StateFiles) -> frozenset[str]:

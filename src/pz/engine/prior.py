@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import Capability
+from pz.connectors.contract import Capability, WriteStrategy
 from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.nodes.landing import watermark_block
 from pz.engine.outcome import Outcome
@@ -168,11 +168,11 @@ class PriorRun:
     def inherit(self, context: RunContext, add: Callable[[tuple[NodeResult, ...]], None]) -> None:
         """Copy the chain's attempts and deliveries into this run's ledger; record what is carried forward."""
         executing = frozenset(node.id for node in context.record.nodes)
-        sinks = [sink.id for sink in context.graph.sinks() if sink.id in executing]
+        sinks = [sink for sink in context.graph.sinks() if sink.id in executing]
         for entry in self.entries if sinks else ():
-            copied = copy_deliveries(context.staging, entry.path, sinks)
+            copied = copy_deliveries(context.staging, entry.path, [sink.id for sink in sinks])
             if isinstance(copied, NotReused) and copied.reason is not None:
-                context.note(f"attempts of run {entry.run_id} are not known any more: {copied.reason}")
+                _tell_unknown(context, f"attempts of run {entry.run_id} are not known any more: {copied.reason}", sinks)
         reused = sum(source.id in executing and self.may_reuse(source) for source in context.graph.sources())
         if reused:
             context.note(f"reusing staged data for {reused} source load(s) from run {self.record.run_id}")
@@ -274,6 +274,14 @@ class PriorRun:
         pinned = self.record.probes.get(node.key)
         bounded = pinned is None or pinned.get("upper") is not None
         return not self.fresh and self._in_place(node) and node.key not in self._moved_on and bounded
+
+
+def _tell_unknown(context: RunContext, said: str, sinks: Sequence[SinkNode]) -> None:
+    """Also what that means for appends, which nothing keeps from getting the rows of such an attempt again."""
+    appends = ", ".join(f"'{sink.name}'" for sink in sinks if sink.write.strategy is WriteStrategy.APPEND)
+    if appends:
+        said += f"; what one of them may have committed to {appends} is sent again, and is there twice then"
+    context.note(said, severity="warning" if appends else "note", code=Code.PZ0704 if appends else None)
 
 
 def _is_open(context: NodeContext, sink: SinkNode) -> bool:

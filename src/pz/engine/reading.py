@@ -15,7 +15,7 @@ from pz.cursors import CursorError, CursorType
 from pz.engine.prepare import Prepared, Request
 from pz.engine.prior import PriorRun
 from pz.engine.probe import Probed
-from pz.engine.repeats import delivered_as_another, full_read_over_state, refreshed
+from pz.engine.repeats import delivered_as_another, full_read_over_state, refreshed, state_lost
 from pz.errors import Code, Problem, Problems, Severity, StateError
 from pz.events import timestamp
 from pz.frozen import frozen
@@ -203,6 +203,8 @@ class _Resolver:
             keys = {source.key for source in self._prepared.graph.sources()}
             here, appends = self._bindings[node.id], self._appends(node)
             self._tell(node, *delivered_as_another(node, here, appends, stored, keys, refresh=self._full_refresh))
+            if self._prior is None:
+                self._tell(node, state_lost(node, appends, self._prepared.project.state_dir))
         used = None if self._full_refresh or (entry is not None and is_pending(entry)) else entry
         if used is not None:
             refusals = self._refusals(node, used, from_state=node.read.sync.start == "from_state")

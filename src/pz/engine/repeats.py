@@ -7,14 +7,19 @@ refused, and what was asked for is told before it runs.
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from pz.errors import Code, Problem, Severity
-from pz.graph.model import SinkNode, SourceNode
+from pz.graph.model import NodeKind, SinkNode, SourceNode
+from pz.runs.directory import run_paths
+from pz.runs.history import RunEntry, load, newest_first
+from pz.runs.model import NodeStatus
 from pz.state.entries import Binding, Entry
 from pz.state.kinds import Found, StateFiles
-from pz.state.sync_state import is_pending
+from pz.state.sync_state import is_pending, token_store
+from pz.state.watermarks import watermark_store
 
-__all__ = ["delivered_as_another", "full_read_over_state", "refreshed"]
+__all__ = ["delivered_as_another", "full_read_over_state", "refreshed", "state_lost"]
 
 
 def full_read_over_state(node: SourceNode, found: Found, appends: Collection[SinkNode]) -> Problem | None:
@@ -63,6 +68,33 @@ def delivered_as_another(
         if key not in keys and _counts(entry) and names & entry.binding.outputs.keys()
     }
     return tuple(_as_another(node, here, key, entry, appends, refresh) for key, entry in left.items())
+
+
+def state_lost(node: SourceNode, appends: Collection[SinkNode], state_dir: Path) -> Problem | None:
+    """The warning for a dataset without state where no state is kept at all, although a run has delivered rows of it.
+
+    What `pz state clear` has removed is meant; it leaves the files. All runs are looked at only where both are gone.
+    """
+    if not appends or any(store(state_dir).raw.path.exists() for store in (watermark_store, token_store)):
+        return None
+    runs = (run for run in map(load, newest_first(run_paths(state_dir))) if run.results is not None)
+    had, given = next(((run.run_id, got) for run in runs if (got := _delivered(run, node, appends))), (None, ()))
+    if had is None:
+        return None
+    return Problem(
+        Code.PZ0713,
+        f"there is no stored state, but run {had} had delivered '{node.key}': {_named(given)} gets all of its rows again",
+        hint="a run that failed is gone on with by `pz retry`; if .pz/state was removed, restore it from a backup",
+        severity=Severity.WARNING,
+    )
+
+
+def _delivered(run: RunEntry, node: SourceNode, appends: Collection[SinkNode]) -> tuple[SinkNode, ...]:
+    done = [found for found in (run.results.nodes if run.results else ()) if found.status is NodeStatus.SUCCESS]
+    if not any(found.kind == NodeKind.SOURCE_LOAD and found.name == node.name and found.rows for found in done):
+        return ()
+    written = {found.name for found in done if found.kind == NodeKind.SINK_WRITE}
+    return tuple(sink for sink in appends if sink.name in written)
 
 
 def _as_another(

@@ -6,10 +6,12 @@ Also a run whose process died, was cancelled or lost power: its lock is free, so
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pz.connectors.contract import CancelToken
 from pz.engine.heal import heal
+from pz.engine.left_behind import edited_since
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
@@ -131,7 +133,9 @@ def _continue(
         bus.publish(Notice(run_id=record.run_id, severity="note", message=message))
     for name in changed:
         bus.publish(Notice(run_id=record.run_id, severity="note", message=f"'{name}' changed since; it runs again"))
-    return execute(prepared, request, bus, cancel, prior)
+    edited = (problem for evidence in prior.evidence for problem in edited_since(prepared, evidence))
+    warned = replace(prepared, warnings=tuple(dict.fromkeys((*prepared.warnings, *edited))))
+    return execute(warned, request, bus, cancel, prior)
 
 
 def _todo(graph: Graph, prior: PriorRun) -> tuple[set[str], list[str]]:

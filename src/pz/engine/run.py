@@ -28,6 +28,7 @@ from pz.engine.context import RunContext
 from pz.engine.dispatch import Dispatcher
 from pz.engine.executor import Executor, completed_event
 from pz.engine.heal import heal, heal_finished
+from pz.engine.left_behind import dropped_refreshes
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
@@ -87,7 +88,9 @@ def execute(
         write_record(directory.path, record)
         write_plan(prepared.project.state_dir / "target", prepared.plan)
         journal = _Journal(directory, record, bus)
-        journal.begin(prepared, (*prepared.warnings, *healed, *reading.problems, *tell_left_captures(prepared)))
+        dropped = () if prior is not None or request.full_refresh else dropped_refreshes(prepared)
+        told = (*prepared.warnings, *healed, *dropped, *reading.problems, *tell_left_captures(prepared))
+        journal.begin(prepared, told)
         with _staging(prepared, directory) as staging:
             context = _context(prepared, record, staging, bus, cancel, reading, prior, probed)
             if prior is not None:

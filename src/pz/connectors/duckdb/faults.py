@@ -67,11 +67,13 @@ def _about_content(text: str, path: str) -> ConnectorError | None:
     if table := _TABLE.search(text):
         return PermanentError(f"DuckDB file '{path}' has no table '{table[1]}'", code=Code.PZ0353)
     if "is not an table" in text or "is not a table" in text:
-        return PermanentError("the target is a view, which cannot be written to", code=Code.PZ0780)
+        hint = "write to a table, and let the view read it"
+        return PermanentError("the target is a view, which cannot be written to", code=Code.PZ0780, hint=hint)
     if "read-only mode" in text:
         return PermanentError(f"DuckDB file '{path}' is open for reading only", code=Code.PZ0531)
     if text.startswith("Constraint Error"):
-        return PermanentError("a row breaks a constraint of the target table", code=Code.PZ0780)
+        hint = "correct or filter the rows in the pipeline, or change the constraint"
+        return PermanentError("a row breaks a constraint of the target table", code=Code.PZ0780, hint=hint)
     if "No space left" in text:
         return PermanentError(f"the disk is full where DuckDB file '{path}' lies", code=Code.PZ0532)
     if text.startswith("TransactionContext Error"):

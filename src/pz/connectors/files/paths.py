@@ -104,10 +104,27 @@ class FileRoot:
         return path.relative_to(self.directory).as_posix() if path.is_relative_to(self.directory) else path.as_posix()
 
     def list(self, path: str) -> tuple[FileStamp, ...]:
-        """The files that a path or glob matches, sorted by name; hidden files never match a wildcard."""
+        """The files that a path or glob matches, sorted by name; hidden files never match a wildcard.
+
+        Raises PermanentError PZ0724 for what is neither file nor directory: passed over, its rows would be missing unseen, and
+        a pipe would be waited for.
+        """
         pattern = self.resolve(path)
         found = [pattern] if pattern.is_file() else _matches(pattern)
-        return tuple(FileStamp.take(hit, _readable(self.name_of(hit))) for hit in found if hit.is_file())
+        return tuple(
+            FileStamp.take(hit, _readable(self.name_of(hit))) for hit in found if _is_file(hit, self.name_of(hit))
+        )
+
+
+def _is_file(path: Path, name: str) -> bool:
+    """Whether it is one, and not a directory or gone meanwhile. Raises PermanentError PZ0724 for anything else."""
+    if path.is_file():
+        return True
+    if path.is_dir() or not os.path.lexists(path):
+        return False
+    what = "is a link that leads to no file" if path.is_symlink() and not path.exists() else "is no regular file"
+    hint = "remove it, or let `path` leave it out"
+    raise PermanentError(f"'{printable(name)}' {what}", code=Code.PZ0724, hint=hint)
 
 
 def _readable(name: str) -> str:
