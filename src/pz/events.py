@@ -171,7 +171,10 @@ class RetryScheduled(Event):
 
 @frozen(slots=False, kw_only=True)
 class NodeCompleted(Event):
-    """A node ended; published exactly once per node. Of what does not apply, error and timings are null, the rest is absent."""
+    """A node ended; published exactly once per node. Of what does not apply, error and timings are null, the rest is absent.
+
+    ``skipped_for`` is the name of the failed node without which a skipped one could not run; absent where the run was stopped.
+    """
 
     name: ClassVar[str] = "node_completed"
     node_id: str
@@ -185,6 +188,7 @@ class NodeCompleted(Event):
     timings: Mapping[str, int] | None = None
     provenance: str | None = _optional()
     fused: bool | None = _optional()
+    skipped_for: str | None = _optional()
     ops: Mapping[str, int] | None = _optional()
     partitions: Mapping[str, int] | None = _optional()
     delivery: Mapping[str, Any] | None = _optional()

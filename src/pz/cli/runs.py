@@ -139,6 +139,8 @@ def _print(cli: Invocation, entry: RunEntry, nodes: tuple[NodeResult, ...]) -> N
 
 def _node_row(node: NodeResult) -> tuple[str, ...]:
     note = node.provenance or ("fused" if node.fused else node.materialization or "")
+    if node.skipped_for is not None:
+        note = f"{node.skipped_for} failed"
     unsaid = node.kind == NodeKind.CHECK or node.materialization is not None
     rows = "" if unsaid and not node.rows else str(node.rows)
     return (node.name, node.kind, node.status.value, rows, str(node.duration_ms), note)

@@ -97,6 +97,7 @@ class Dispatcher:
         self._running: dict[str, TaskState] = {}
         self._finished: list[tuple[str, tuple[NodeResult, ...]]] = []
         self._status: dict[str, NodeStatus] = {}
+        self._failed: dict[str, str] = {}  # task -> the failed node because of which there is nothing to build on
         self._wake = threading.Condition()
 
     def run(self) -> None:
@@ -125,6 +126,7 @@ class Dispatcher:
             return  # an abandoned thread came back after its result was written
         worst = NodeStatus.SUCCESS if all(r.status is NodeStatus.SUCCESS for r in results) else NodeStatus.FAILED
         self._status[key] = worst
+        self._failed.update((key, result.name) for result in results if result.status is NodeStatus.FAILED)
         self._on_results(results)
         if worst is NodeStatus.FAILED and self._fail_fast:
             self._cancel.cancel()
@@ -139,7 +141,10 @@ class Dispatcher:
                 if self._cancel.cancelled or any(s not in (None, NodeStatus.SUCCESS) for s in parents):
                     del self._pending[key]
                     self._status[key] = NodeStatus.SKIPPED
-                    self._on_results(tuple(_skipped(node) for node in task.nodes))
+                    cause = next((self._failed[parent] for parent in task.parents if parent in self._failed), None)
+                    if cause is not None:
+                        self._failed[key] = cause
+                    self._on_results(tuple(_skipped(node, cause) for node in task.nodes))
                     progress = True
 
     def _start_ready(self) -> None:
@@ -180,5 +185,5 @@ class Dispatcher:
                 state.cancel.cancel()
 
 
-def _skipped(node: Node) -> NodeResult:
-    return NodeResult(node.id, node.kind, node.name, NodeStatus.SKIPPED)
+def _skipped(node: Node, cause: str | None) -> NodeResult:
+    return NodeResult(node.id, node.kind, node.name, NodeStatus.SKIPPED, skipped_for=cause)

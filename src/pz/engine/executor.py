@@ -225,6 +225,7 @@ def completed_event(run_id: str, result: NodeResult) -> NodeCompleted:
         timings=result.timings,
         provenance=result.provenance,
         fused=result.fused,
+        skipped_for=result.skipped_for,
         ops=result.ops,
         partitions=result.partitions,
         delivery=result.delivery,

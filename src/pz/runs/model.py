@@ -84,7 +84,8 @@ class NodeError:
 class NodeResult:
     """What became of one node. Blocks that do not apply are None and absent on disk.
 
-    ``materialization`` is "view" where ``rows`` says nothing: the rows are computed when they are read.
+    ``materialization`` is "view" where ``rows`` says nothing: the rows are computed when they are read. ``skipped_for`` is the
+    name of the failed node without which this one could not run; None where the run was stopped.
     """
 
     id: str
@@ -97,6 +98,7 @@ class NodeResult:
     provenance: str | None = None
     fused: bool | None = None
     materialization: str | None = None
+    skipped_for: str | None = None
     timings: Mapping[str, int] | None = None
     ops: Mapping[str, int] | None = None
     partitions: Mapping[str, int] | None = None

@@ -190,6 +190,8 @@ def _result_to_json(node: NodeResult) -> dict[str, Any]:
         found["fused"] = node.fused
     if node.materialization is not None:
         found["materialization"] = node.materialization
+    if node.skipped_for is not None:
+        found["skippedFor"] = node.skipped_for
     found |= {"rows": node.rows, "durationMs": node.duration_ms}
     found["error"] = None if node.error is None else {"code": node.error.code, "message": node.error.message}
     blocks = {key: getattr(node, attribute) for attribute, key in _BLOCKS.items()}
@@ -209,5 +211,6 @@ def _result_from_json(node: Mapping[str, Any]) -> NodeResult:
         provenance=node.get("provenance"),
         fused=node.get("fused"),
         materialization=node.get("materialization"),
+        skipped_for=node.get("skippedFor"),
         **{attribute: node.get(key) for attribute, key in _BLOCKS.items()},
     )

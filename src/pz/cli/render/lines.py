@@ -32,6 +32,7 @@ __all__ = [
     "pass_line",
     "remark",
     "retention_line",
+    "skip_reason",
 ]
 
 _LAST_OF_A_CHAIN = "SinkWrite"  # `NodeKind.SINK_WRITE`, without importing the graph for every help page
@@ -48,10 +49,20 @@ def node_word(event: NodeCompleted) -> str:
 
 
 def completed_line(event: NodeCompleted, *, counted: bool = True, verbose: bool = False) -> str:
-    """``ok orders 3 rows 12 ms``; no rows for what is not ``counted``; ``verbose``: also kind and accounting blocks."""
+    """``ok orders 3 rows 12 ms``; no rows for what is not ``counted``; ``verbose``: also kind and accounting blocks.
+
+    A skip says for which failed node: ``skip lake.orders 0 rows 0 ms (orders failed)``.
+    """
     rows = f" {event.rows} rows" if counted or event.rows else ""
     line = f"{node_word(event)} {event.node_name}{rows} {event.duration_ms} ms"
+    if reason := skip_reason(event):
+        line += f" ({reason})"
     return f"{line} [{', '.join((event.kind, *_blocks(event)))}]" if verbose else line
+
+
+def skip_reason(event: NodeCompleted) -> str:
+    """``orders failed`` of a node that was skipped for another; else empty."""
+    return "" if event.skipped_for is None else f"{event.skipped_for} failed"
 
 
 def _blocks(event: NodeCompleted) -> list[str]:
