@@ -210,13 +210,13 @@ class Sweep:
 
         ``before`` and ``runs`` are `state_of` and `recorded` from before that run; ``case`` names it in messages.
         """
-        server = self.far(model.scenario, root)
+        server, retried = self.far(model.scenario, root), recovery == "retry"
         model.deliver()
         if state_of(root) - before:
-            broken = model.broken_promise(server)
+            broken = model.broken_promise(server, retried=retried)
             assert broken is None, f"{case}: state is ahead of the destination: {broken}"
         self._recover(case, recovery, root, recorded(root) > runs)
-        broken = model.broken_promise(server)
+        broken = model.broken_promise(server, retried=retried)
         assert broken is None, f"{case}: after the recovery: {broken}"
         left = list((root / ".pz" / "state").glob("*.tmp"))
         assert left == [], f"{case}: {left} is left by a dead run"
@@ -227,7 +227,7 @@ class Sweep:
         done = self._warm.run(RUN, root)
         assert done.code == 0, f"{case}: the next run: {_tell(done)}"
         model.deliver()
-        broken = model.broken_promise(server)
+        broken = model.broken_promise(server, retried=retried)
         assert broken is None, f"{case}: after the next run: {broken}"
         self.look_further(case, model.scenario, root)
 

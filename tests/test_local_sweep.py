@@ -36,6 +36,7 @@ SCENARIOS = (
     ),
     Scenario("files-merge-duckdb", ReadShape.INCREMENTAL, WriteStrategy.MERGE, source="localfiles", sink="duckdb"),
     Scenario("duckdb-append", ReadShape.INCREMENTAL, WriteStrategy.APPEND, source="duckdb", sink="duckdb"),
+    Scenario("duckdb-full-append", ReadShape.FULL, WriteStrategy.APPEND, source="duckdb", sink="duckdb"),
     Scenario("duckdb-merge", ReadShape.FULL, WriteStrategy.MERGE, source="duckdb", sink="duckdb"),
     Scenario("duckdb-replace", ReadShape.FULL, WriteStrategy.REPLACE, source="duckdb", sink="duckdb"),
     Scenario("duckdb-files", ReadShape.FULL, WriteStrategy.REPLACE, source="duckdb", sink="localfiles"),

@@ -94,3 +94,22 @@ def test_a_write_that_failed_before_its_commit_leaves_nothing_in_doubt(tmp_path:
     assert set(statuses(retried).values()) == {"success"}
     assert not [note for note in retried.problems if note.code == Code.PZ0704]
     assert shop(root) == [1, 2]
+
+
+@SHAPES
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_retry_from_the_beginning_is_not_content_with_what_had_committed(
+    tmp_path: Path, sync: str, dies: bool
+) -> None:
+    """Also the retry of one that died: the chain goes back to it and no further."""
+    root = tmp_path / "project"
+    opened = demo(root, sync, 2, 3)
+    die_behind_the_commit(root, opened)
+    source(root, 1, 2, 3)
+    with dying(root, lambda point, nth, total: dies and point == "record_attempt.before") as died:
+        opened.retry(full_refresh=True)
+    assert bool(died) == dies
+    if dies:
+        assert errors(opened.retry()) == {}
+    assert set(shop(root)) == {1, 2, 3}
+    assert opened.retry().nothing_to_do

@@ -198,10 +198,10 @@ def make_dirs(path: Path) -> None:
 def write_atomic(path: Path, data: bytes, name: Step) -> None:
     """Replace ``path`` by ``data``: written aside, fsynced, renamed, directory fsynced.
 
-    A reader, also one after a crash, sees the old content or the new, never a mixture. The temporary file carries the
-    process and thread in its name, so that two writers never share one.
+    A reader, also one after a crash, sees the old content or the new, never a mixture. The temporary file has a name that
+    no other writer has, be it in another container with the same process id.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+    aside = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with step(name):
         try:
             with open(aside, "wb") as out:

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Inherited", "PriorRun", "gather"]
 
+STARTS_OVER = "starts_over"
+"""The flag in a run's record that it is a retry with ``--full-refresh``: what was before it is no part of its chain."""
+
 
 @frozen(slots=False)
 class Inherited:
@@ -58,7 +61,7 @@ class PriorRun:
     """A chain of runs, newest first, with its evidence; made by `engine.retry` under the newest run's lock.
 
     ``same_place`` are ids of nodes whose connection is still where it was. ``fresh`` is set for an explicit
-    ``--full-refresh``: nothing is reused then.
+    ``--full-refresh``: nothing is reused then, no attempt of before counts, and the chain begins anew with this retry.
     """
 
     entries: tuple[RunEntry, ...]
@@ -136,8 +139,16 @@ class PriorRun:
             origin=mine.origin,
             origin_started_at=mine.origin_started_at,
             retry_of=mine.run_id,
+            flags={**record.flags, STARTS_OVER: self.fresh},
             stored={**record.stored, **{key: value for key, value in inherited.items() if key not in self._moved_on}},
         )
+
+    def started_over_by(self, run_id: str) -> str | None:
+        """The retry that let the chain begin anew, ``run_id`` being the present one; None when it goes back to its origin."""
+        if self.fresh:
+            return run_id
+        first = self.entries[-1]
+        return first.run_id if first.record is not None and _starts_over(first) else None
 
     def slice_of(self, node: SourceNode, stored: Mapping[str, Any] | None, entry: Entry | None) -> Inherited | None:
         """The slice that the chain pinned for a dataset, if the stored state is still what the chain found or made.
@@ -169,7 +180,7 @@ class PriorRun:
         """Copy the chain's attempts and deliveries into this run's ledger; record what is carried forward."""
         executing = frozenset(node.id for node in context.record.nodes)
         sinks = [sink for sink in context.graph.sinks() if sink.id in executing]
-        for entry in self.entries if sinks else ():
+        for entry in self.entries if sinks and not self.fresh else ():
             copied = copy_deliveries(context.staging, entry.path, [sink.id for sink in sinks])
             if isinstance(copied, NotReused) and copied.reason is not None:
                 _tell_unknown(context, f"attempts of run {entry.run_id} are not known any more: {copied.reason}", sinks)
@@ -299,8 +310,14 @@ def _reused(node: SourceNode, done: NodeDone) -> Outcome:
 
 
 def gather(entries: tuple[RunEntry, ...], lock: OsLock) -> PriorRun | None:
-    """Put the chain together; None when nothing of its newest run can be used."""
+    """Put the chain together, back to where it began anew; None when nothing of its newest run can be used."""
+    anew = next((place for place, entry in enumerate(entries) if _starts_over(entry)), len(entries))
+    entries = entries[: anew + 1]
     pairs = [(entry, found) for entry in entries if (found := evidence_of(entry)) is not None]
     if not pairs or pairs[0][0] is not entries[0]:
         return None
     return PriorRun(tuple(e for e, _ in pairs), tuple(f for _, f in pairs), lock)
+
+
+def _starts_over(entry: RunEntry) -> bool:
+    return entry.record is not None and bool(entry.record.flags.get(STARTS_OVER))

@@ -28,13 +28,11 @@ class NativeWrite:
     """One native write of a relation. ``before`` are statements that come first in the transaction; ``observe`` sees the
     cursor right after the statement that moved the rows.
 
-    Afterwards ``landed`` says whether the slice was there before, so that nothing ran, and ``committing`` whether the
-    commit was entered: what fails before it has left nothing behind.
+    Afterwards ``committing`` says whether the commit was entered: what fails before it has left nothing behind.
     """
 
     before: Sequence[str] = ()
     observe: Callable[[DuckDBPyConnection], None] | None = None
-    landed: bool = False
     committing: bool = False
 
     def run(
@@ -46,7 +44,6 @@ class NativeWrite:
         if copy is None:
             raise PermanentError(f"'{output.connection}.{output.entity}' offers no native write any more")
         if copy.landed is not None:
-            self.landed = True
             return copy.landed
         with explained(sink):
             for database in copy.databases:

@@ -58,7 +58,7 @@ __all__ = ["Feed", "deliver", "deliver_feed", "deliver_native"]
 
 BATCH_ROWS = 122_880
 WHOLE = "whole"
-"""Stands for the content of a slice that is not fingerprinted: all that the chain of retries read for the output, once."""
+"""Stands for the content of a slice whose rows are never staged: the one read of the dataset that the chain delivers."""
 _SETTLED = {Settlement.COMMITTED: AttemptState.COMMITTED, Settlement.NOT_COMMITTED: AttemptState.ABORTED}
 
 
@@ -164,7 +164,7 @@ class _Delivery:
             self.ordinal = self.ledger.begin_attempt(self.books) if self.staged else 0
             return self._copy(self.native)
         deletes = self._deletes_relation()
-        content = self._fingerprint() if self.feed is None and self.native is None else None
+        content = self._fingerprint() if self.staged else None
         self.output = replace(self.output, slice=self._slice(content))
         found = self._already_there()
         if found is not None:
@@ -196,12 +196,16 @@ class _Delivery:
         return self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in self._can
 
     def _slice(self, content: Fingerprint | None) -> Slice | None:
-        unseen = self.feed is not None or self.native is not None
-        what = content.text if content is not None else WHOLE if unseen and self._marks else None
+        what = content.text if content is not None else self._whole() if not self.staged and self._marks else None
         if what is None:
             return None
         record = self.context.run.record
         return Slice(record.project, record.origin, self.node.id, what)
+
+    def _whole(self) -> str:
+        prior, run_id = self.context.run.prior, self.context.run.run_id
+        anew = prior.started_over_by(run_id) if prior is not None else None
+        return WHOLE if anew is None else f"{WHOLE}:{anew}"
 
     def _already_there(self) -> Outcome | None:
         """What stands at the destination, if an earlier attempt whose outcome was unknown is found to have committed.
@@ -232,7 +236,7 @@ class _Delivery:
     def _is_content(self, mark: str | None) -> bool:
         """Whether a mark stands for the rows that are to be written now, and not only for the output."""
         written = self.output.slice
-        return written is not None and written.fingerprint != WHOLE and mark == written.mark
+        return written is not None and self.staged and mark == written.mark
 
     def _deletes_relation(self) -> str | None:
         """The deletes to apply, for a cdc-fed merge that asks for it. Raises NodeError PZ0340 when keys are unusable."""
@@ -267,7 +271,7 @@ class _Delivery:
                 self._end(AttemptState.ABORTED)
             raise
         self._end(AttemptState.COMMITTED)
-        return Outcome(rows, {"provenance": CARRIED_FORWARD} if native.landed else {})
+        return Outcome(rows)
 
     def _end(self, state: AttemptState) -> None:
         if self.ordinal:
