@@ -25,7 +25,7 @@ $(READY): pyproject.toml requirements-dev.txt
 system:  ## install the Debian packages that some suites need, where that is allowed
 	@scripts/system_packages.sh strace postgresql
 
-demo: $(READY)  ## scaffold the sample project in scratch/demo, run it, show the results
+demo: $(READY)  ## make scratch/demo anew (what is there goes), run the sample project in it, show the results
 	@scripts/demo.sh scratch/demo
 
 test: system $(READY) lint type pytest-duckdb2 pytest  ## set up, check style, types and layers, run all tests

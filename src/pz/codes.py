@@ -724,7 +724,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0708: CodeInfo(
         "run",
-        "The staging database of a run cannot be opened.",
+        "The staging database of a run cannot be opened, or its directory was removed while the run was going on.",
         "Check the named path; a new run starts with a new one.",
     ),
     Code.PZ0709: CodeInfo(

@@ -54,7 +54,8 @@ UntilCaughtUp = Annotated[
     bool,
     option(
         "--until-caught-up",
-        help="Run again while windowed reads have windows left; --full-refresh then applies to the first pass.",
+        help="Run again while windowed reads (initial, max_window, until) have windows left; --full-refresh then applies to "
+        "the first pass.",
         panel="Execution",
     ),
 ]

@@ -21,11 +21,12 @@ from pz.engine.nodes.source_load import load
 from pz.engine.outcome import Outcome
 from pz.engine.resilience.breaker import CircuitBreaker
 from pz.engine.resilience.retry import call_with_retries
-from pz.errors import Cancelled, Code
+from pz.errors import Cancelled, Code, PzError
 from pz.events import BreakerStateChanged, NodeCompleted, NodeStarted, RetryScheduled
 from pz.graph.model import CheckNode, Node, PipelineNode, SinkNode, SourceNode
 from pz.plan.model import Way
 from pz.project.model import RetryPolicy
+from pz.runs.directory import removed
 from pz.runs.model import NodeError, NodeResult, NodeStatus
 
 __all__ = ["Executor", "completed_event"]
@@ -197,7 +198,13 @@ class Executor:
             limit = self._run.project.engine.node_timeout
             seconds = limit.total_seconds() if limit else 0
             return Failure(Code.PZ0525, f"the node exceeded engine.node_timeout ({seconds:g} s)")
-        return describe(raised)
+        lost = removed(self._run.staging.run_dir) if _is_missing_file(raised) else None
+        return describe(raised if lost is None else PzError(lost))
+
+
+def _is_missing_file(raised: BaseException) -> bool:
+    """Also what DuckDB says where it would spill."""
+    return isinstance(raised, FileNotFoundError) or type(raised).__name__ == "IOException"
 
 
 def _chain(way: Way) -> Callable[[NodeContext, tuple[Node, ...]], tuple[int, ...]]:

@@ -42,7 +42,7 @@ from pz.events import EventBus, Notice, OutlineNode, RetentionSwept, RunComplete
 from pz.graph.model import CheckNode, Node, PipelineNode, SinkNode, SourceNode
 from pz.graph.selection import flow_names
 from pz.plan.artifact import write_plan
-from pz.runs.directory import RunDirectory
+from pz.runs.directory import RunDirectory, removed
 from pz.runs.history import leave_trace
 from pz.runs.model import NodeResult, NodeStatus, RecordedNode, RunRecord, RunResults, RunStatus
 from pz.runs.records import ResultsWriter, write_record, write_results
@@ -169,11 +169,14 @@ class _Journal:
 
     def finish(self, *, cancelled: bool, problems: tuple[Problem, ...], keep_last: int | None) -> RunResult:
         """Write the terminal status, sweep old runs, close the stream."""
+        if (lost := removed(self.directory.path)) is not None:
+            problems = (*problems, lost)
         for problem in problems:
             self.warn(problem)
         status = _terminal(self.results, cancelled, failed_late=any(p.severity is Severity.ERROR for p in problems))
         final = self._view(status)
-        write_results(self.directory.path, final)
+        if lost is None:
+            write_results(self.directory.path, final)
         if status is RunStatus.SUCCESS:
             settle(self.directory.path.parents[1], self.record.run_id)
         counts = {s: sum(r.status is s for r in self.results) for s in NodeStatus}

@@ -43,7 +43,7 @@ def _reason_to_stop(result: RunResult, passes: int, max_passes: int, cancel: Can
         return "the pass failed"
     progress = result.progress
     if progress is None or not progress.has_stop:
-        return "no dataset has a stop"
+        return "no dataset has a stop, which `until` in its sync block would be"
     if progress.reached:
         return "caught up"
     if not progress.stored_state:

@@ -26,7 +26,7 @@ from pz.events import now
 from pz.oslock import OsLock, Owner, is_free
 from pz.runs.ids import is_run_id, new_run_id
 
-__all__ = ["RunDirectory", "counted", "hold", "is_live", "number_of", "owner_of", "run_paths", "runs_root"]
+__all__ = ["RunDirectory", "counted", "hold", "is_live", "number_of", "owner_of", "removed", "run_paths", "runs_root"]
 
 LOCK = "run.lock"
 NUMBER = "number"
@@ -86,6 +86,17 @@ def hold(run_path: Path, run_id: str) -> OsLock | None:
     """
     lock = OsLock(run_path / LOCK)
     return lock if lock.acquire(_HOLD_WAIT, Owner.this_process(run_id)) else None
+
+
+def removed(run_path: Path) -> Problem | None:
+    """The error that somebody took the directory of a recorded run away while it was going on; None where it is there."""
+    if (run_path / "run.json").exists():
+        return None
+    return Problem(
+        Code.PZ0708,
+        f"{run_path} was removed while the run was going on: what became of it is told here alone",
+        hint="leave .pz alone while a run is going on; run again, as `pz retry` has nothing to continue",
+    )
 
 
 class RunDirectory:

@@ -208,6 +208,8 @@ class StagingSession:
             try:
                 fsync_file(self.path)
                 fsync_dir(self.run_dir)
+            except FileNotFoundError:
+                pass  # removed while it was open: nothing is left to be flushed, and the run tells of that
             except OSError as failure:
                 raise StateError(os_problem(failure, self.path, Code.PZ0708)) from failure
 
