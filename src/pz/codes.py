@@ -748,8 +748,8 @@ CODES: dict[Code, CodeInfo] = {
         "Fill the cursor at the source, or declare `null_cursor: include` or `null_cursor: refuse` under sync.",
     ),
     Code.PZ0713: CodeInfo(
-        "run, note",
-        "Something about the slice of an incremental dataset is worth knowing.",
+        "run, warning or note",
+        "Something about the state or the slice of an incremental dataset is worth knowing: say, rows that come twice.",
         "Read the message; nothing has to be done if it is expected.",
     ),
     Code.PZ0714: CodeInfo(
