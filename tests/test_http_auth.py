@@ -224,6 +224,7 @@ def test_an_append_whose_token_did_not_come_has_sent_nothing(answer: Reply) -> N
         with pytest.raises(TransientError, match="token endpoint") as failed:
             session.commit()
         assert "row(s) may be there" not in failed.value.message
+        assert session.exposed_rows() == 0  # type: ignore[attr-defined]
         assert [asked.path for asked in api.requests()] == ["/token"] * 3
         session.close()
         sink.close()

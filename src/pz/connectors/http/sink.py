@@ -30,7 +30,7 @@ from pz.connectors.http.chunks import Chunk, Chunker, idempotency_key
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.encode import RowEncoder
 from pz.connectors.http.fates import Refusal, Unclear, places, refusals, told
-from pz.connectors.http.faults import NoAnswer, Unavailable
+from pz.connectors.http.faults import NoAnswer, NothingSent, Unavailable
 from pz.connectors.http.headers import lowered
 from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
@@ -299,9 +299,13 @@ class ChunkedSession(HttpSession):
             needs_body=options.partial is not None,
             label="send rows",
         )
-        self._exposed = max(self._exposed, chunk.end)
+        before, self._exposed = self._exposed, max(self._exposed, chunk.end)
         try:
             answer = self._send(request, idempotent=self._safe)
+        except NothingSent:
+            if not self._safe:  # else an earlier attempt of the gate may have sent them
+                self._exposed = before
+            raise
         except NoAnswer as lost:
             if self._safe:
                 raise
