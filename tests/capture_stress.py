@@ -198,7 +198,7 @@ def _run(warm: WarmInterpreter, verb: tuple[str, ...], root: Path, fate: Fate) -
 
 def _nothing_to_retry(verb: tuple[str, ...], told: str) -> bool:
     """A run that died before it was recorded leaves nothing to continue."""
-    return verb == ("retry",) and any(code in told for code in ("PZ0502", "PZ0503", "PZ0707"))
+    return verb == ("retry",) and any(code in told for code in ("PZ0502", "PZ0503", "PZ0504", "PZ0707"))
 
 
 EQUAL: Mapping[str, str] = {
