@@ -518,7 +518,7 @@ CONNECTORS = [
         "PZ0339",
         p(OUT.replace("strategy", "snapshot_delete_limit: 1, strategy") + "SELECT 1 AS id\n"),
         ONE,
-        "duckdb, postgres",
+        "or write by a connector that can:",
     ),
     Bad(
         "PZ0341",
