@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -379,6 +380,26 @@ def test_a_cancelled_read_stops(database: Database) -> None:
     with pytest.raises(Cancelled):
         list(part.read(BatchOptions(), later))
     timer.join()
+
+
+def test_a_cancellation_just_before_a_statement_is_not_forgotten(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server forgets a request that comes while nothing runs; the read then went on to its end."""
+    from adbc_driver_manager.dbapi import Cursor
+
+    source, cancel = source_of(database), CancelToken()
+    [part] = source.plan_read(dataset(options={"query": "SELECT pg_sleep(600)::text AS s"}), ReadHints())
+    execute = Cursor.execute
+
+    def late(cursor: Cursor, *arguments: Any, **options: Any) -> Any:
+        cancel.cancel()
+        time.sleep(0.2)  # the first request comes to nothing
+        return execute(cursor, *arguments, **options)
+
+    monkeypatch.setattr(Cursor, "execute", late)
+    with pytest.raises(Cancelled):
+        list(part.read(BatchOptions(), cancel))
 
 
 @pytest.mark.parametrize("how", ["probe", "plan"])

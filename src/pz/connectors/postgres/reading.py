@@ -6,13 +6,12 @@ a moment beyond what 64 bits can hold is an error, never another moment. An arra
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken
-from pz.connectors.postgres.connect import Server
+from pz.connectors.postgres.connect import Interrupter, Server
 from pz.connectors.postgres.faults import sqlstate_of, translated
 from pz.connectors.postgres.types import Fix, ReadColumn
 from pz.errors import Cancelled, Code, PermanentError, TransientError
@@ -51,9 +50,9 @@ def read_statement(
         closing.callback(connection.close)
         cursor = connection.cursor()
         closing.callback(cursor.close)
-        interrupter = _Interrupter(cursor)
+        interrupter = Interrupter(cursor.adbc_cancel, exclusive=True)  # the driver must not be asked while it closes
         closing.callback(interrupter.end)
-        closing.callback(cancel.on_cancel(interrupter))
+        closing.callback(cancel.on_cancel(interrupter.start))
         cursor.executescript("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot is not None:
             _adopt(cursor, snapshot, subject)
@@ -74,25 +73,6 @@ def read_statement(
             if units and sqlstate_of(failure) == NOT_A_WHOLE_NUMBER:
                 raise unfit(units, subject) from failure
             raise
-
-
-class _Interrupter:
-    """Cancels a cursor's statement, unless the cursor is about to be closed: the driver must not be asked then."""
-
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
-        self._lock = threading.Lock()
-        self._over = False
-
-    def __call__(self) -> None:
-        with self._lock:
-            if not self._over:
-                self._cursor.adbc_cancel()
-
-    def end(self) -> None:
-        """Not any more."""
-        with self._lock:
-            self._over = True
 
 
 def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
