@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pz.connectors.contract import BatchOptions, CancelToken, Column
+from pz.interrupter import Interrupter
 from pz.sqltext import quote
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 __all__ = ["casts", "interrupted_by", "sized"]
+
+_EVERY = 0.05
 
 
 def casts(columns: Sequence[Column] | None) -> str:
@@ -29,17 +32,13 @@ def interrupted_by(cancel: CancelToken, connection: DuckDBPyConnection) -> Itera
 
     A connection that is closed refuses to be interrupted, and a token lives longer than any of them.
     """
-    import duckdb
-
-    def interrupt() -> None:
-        with suppress(duckdb.ConnectionException):  # closed at this moment
-            connection.interrupt()
-
-    forget = cancel.on_cancel(interrupt)
+    interrupter = Interrupter(connection.interrupt, _EVERY, exclusive=True)
+    forget = cancel.on_cancel(interrupter.start)
     try:
         yield
     finally:
         forget()
+        interrupter.end()
 
 
 def sized(pieces: Iterable[pa.RecordBatch], options: BatchOptions) -> Iterator[pa.RecordBatch]:

@@ -25,6 +25,7 @@ from pz.codes import Code
 from pz.connectors.contract import CancelToken
 from pz.durable import Step, fsync_dir, fsync_file, promote, step
 from pz.errors import Cancelled, NodeError, Problem, StateError, os_problem
+from pz.interrupter import Interrupter
 from pz.sqltext import literal
 from pz.staging import meta
 from pz.staging.redaction import redact, redact_statement
@@ -153,7 +154,7 @@ class StagingSession:
     def interruptible(self, cursor: DuckDBPyConnection, cancel: CancelToken) -> Iterator[None]:
         """Interrupt what runs on ``cursor`` when ``cancel`` fires; the block then raises `Cancelled`."""
         cancel.raise_if_set()
-        interrupter = _Interrupter(cursor)
+        interrupter = Interrupter(cursor.interrupt, _INTERRUPT_EVERY, exclusive=True)
         forget = cancel.on_cancel(interrupter.start)
         try:
             yield
@@ -163,7 +164,7 @@ class StagingSession:
             raise
         finally:
             forget()
-            interrupter.stop()
+            interrupter.end()
 
     def run_setup(self, statements: Iterable[str]) -> None:
         """Run set-up statements in order, each distinct text once in the life of the session.
@@ -218,30 +219,6 @@ class StagingSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Interrupter:
-    """Interrupts a cursor again and again until it is stopped: one interrupt between two statements would be lost."""
-
-    def __init__(self, cursor: DuckDBPyConnection) -> None:
-        self._cursor = cursor
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="pz-interrupt", daemon=True).start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped.set()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if self._stopped.is_set():
-                    return
-                self._cursor.interrupt()
-            self._stopped.wait(_INTERRUPT_EVERY)
 
 
 def check_file(path: Path) -> None:

@@ -7,15 +7,15 @@ replication); ADBC carries rows out of a table as Arrow.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.localpath import local_path
 from pz.connectors.postgres.faults import translated
 from pz.frozen import frozen
+from pz.interrupter import Interrupter
 
 if TYPE_CHECKING:
     import psycopg
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pz.connectors.contract import CancelToken, ConnectionSpec
 
-__all__ = ["NO_LIMIT", "PINNED", "Interrupter", "Server", "connection_faults", "ended_by"]
+__all__ = ["AGAIN", "NO_LIMIT", "PINNED", "Server", "connection_faults", "ended_by"]
 
 # The driver warns of what goes wrong while it closes a broken COPY, in the server's words, which may quote a row. Without a
 # handler Python prints that to the console.
@@ -242,7 +242,7 @@ class Server:
 def ended_by(cancel: CancelToken, connection: psycopg.Connection[Any]) -> Iterator[None]:
     """Let ``cancel`` end what waits for the server in the block, whichever statement that is. Raises `Cancelled` then."""
     cancel.raise_if_set()
-    interrupter = Interrupter(connection.cancel)
+    interrupter = Interrupter(connection.cancel, AGAIN)
     forget = cancel.on_cancel(interrupter.start)
     try:
         yield
@@ -252,35 +252,6 @@ def ended_by(cancel: CancelToken, connection: psycopg.Connection[Any]) -> Iterat
     finally:
         forget()
         interrupter.end()
-
-
-class Interrupter:
-    """Asks for the end of whatever statement runs, from a thread of its own, until it is told to end: the server forgets a
-    request that comes between two statements.
-
-    ``exclusive``: once it was told to end, no request is under way any more, because what it asks is about to be closed.
-    """
-
-    def __init__(self, request: Callable[[], object], *, exclusive: bool = False) -> None:
-        self._request = request
-        self._over = threading.Event()
-        self._turn: AbstractContextManager[object] = threading.Lock() if exclusive else nullcontext()
-
-    def start(self) -> None:
-        """Whoever cancels does not wait for a server."""
-        threading.Thread(target=self._insist, name="pz-postgres-cancel", daemon=True).start()
-
-    def end(self) -> None:
-        """Not any more."""
-        with self._turn:
-            self._over.set()
-
-    def _insist(self) -> None:
-        while not self._over.is_set():
-            with self._turn, suppress(Exception):  # a server that is gone runs nothing
-                if not self._over.is_set():
-                    self._request()
-            self._over.wait(AGAIN)
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, CancelToken
-from pz.connectors.postgres.connect import Interrupter, Server
+from pz.connectors.postgres.connect import AGAIN, Server
 from pz.connectors.postgres.faults import sqlstate_of, translated
 from pz.connectors.postgres.types import Fix, ReadColumn
 from pz.errors import Cancelled, Code, PermanentError, TransientError
+from pz.interrupter import Interrupter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +51,8 @@ def read_statement(
         closing.callback(connection.close)
         cursor = connection.cursor()
         closing.callback(cursor.close)
-        interrupter = Interrupter(cursor.adbc_cancel, exclusive=True)  # the driver must not be asked while it closes
+        # Exclusive: the driver must not be asked while it closes.
+        interrupter = Interrupter(cursor.adbc_cancel, AGAIN, exclusive=True)
         closing.callback(interrupter.end)
         closing.callback(cancel.on_cancel(interrupter.start))
         cursor.executescript("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")

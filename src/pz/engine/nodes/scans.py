@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pz.connectors.contract import CancelToken, DatasetSpec, LiveScanningSource, NativeScan, ReadHints, Source
+from pz.interrupter import Interrupter
 
 __all__ = ["ended_by", "whole_scan"]
+
+_EVERY = 1.0
+"""Seconds between two requests; each may be a connection of its own."""
 
 
 def whole_scan(source: Source, dataset: DatasetSpec, hints: ReadHints) -> NativeScan | None:
@@ -23,8 +27,10 @@ def ended_by(cancel: CancelToken, scan: NativeScan) -> Iterator[None]:
     if scan.interrupt is None:
         yield
         return
-    forget = cancel.on_cancel(scan.interrupt)
+    interrupter = Interrupter(scan.interrupt, _EVERY)
+    forget = cancel.on_cancel(interrupter.start)
     try:
         yield
     finally:
         forget()
+        interrupter.end()
