@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
@@ -53,7 +54,8 @@ class Request:
 
     ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
     end (json does; the lines of csv and ndjson do not). ``needs_body`` is whether anything but the status of a success
-    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone).
+    counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone). ``held`` is the size up to
+    which a body that could go to a file is held in memory.
     """
 
     url: httpx.URL
@@ -65,6 +67,7 @@ class Request:
     whole: bool = True
     needs_body: bool = True
     absent_is_done: bool = False
+    held: int = 0
     label: str = "request"
 
 
@@ -226,10 +229,11 @@ class Client:
             codings = [*bodies.encodings_of(headers), *["gzip"] * request.layers]
             charset = bodies.charset_of(headers)
             pieces = bodies.transcoded(bodies.decoded(response.pieces, codings, self._check_size), charset)
-            if spool is None:
-                body = b"".join(pieces)
+            body, more = (b"".join(pieces), False) if spool is None else _held(pieces, request.held)
+            if spool is None or not more:
                 return Answer(response.status, headers, request.url, None, body, len(body), framing)
-            return Answer(response.status, headers, request.url, spool, b"", _write(spool, pieces), framing)
+            size = _write(spool, chain([body], pieces))
+            return Answer(response.status, headers, request.url, spool, b"", size, framing)
 
     def _check_size(self, size: int) -> None:
         if size > self.settings.max_bytes:
@@ -316,6 +320,17 @@ def _beginning(pieces: Iterator[bytes], codings: list[str]) -> bytes:
         if len(body) >= _KEPT:
             break
     return body
+
+
+def _held(pieces: Iterator[bytes], most: int) -> tuple[bytes, bool]:
+    """A body of up to ``most`` bytes, or its beginning, and whether it is to go to a file with what is still to come."""
+    found, size = [], 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size > most:
+            break
+    return b"".join(found), size > most or most == 0
 
 
 def _write(file: Path, pieces: Iterable[bytes]) -> int:

@@ -40,7 +40,7 @@ _JSON = ("application/json", "text/json")
 _BODILESS = (204, 205)
 _NO_SUCH_PAGE = (400, 404, 410, 416, 422)
 _WHOLE = 1024 * 1024
-"""Bytes up to which a page of json lines is parsed as a whole, like json, and landed together with others."""
+"""Bytes up to which a page is not worth a file; json lines are parsed as a whole then, like json, and landed with others."""
 
 
 @dataclass
@@ -309,7 +309,8 @@ class Crawl:
         return self._shaped(Request(url, self._subject, options.method, {"content-type": kind, **headers}, content))
 
     def _shaped(self, request: Request) -> Request:
-        return replace(request, layers=self._options.layers, whole=self._options.whole, label="fetch a page")
+        held = 0 if self._options.format is BodyFormat.CSV else _WHOLE
+        return replace(request, layers=self._options.layers, whole=self._options.whole, held=held, label="fetch a page")
 
     def _absolute(self, position: Position, page: FetchedPage) -> Position:
         """A next URL made absolute against the page that named it, checked, and without the key."""
