@@ -340,11 +340,20 @@ def test_an_append_whose_attempts_are_not_known_any_more_may_hold_rows_twice(tmp
     assert "may have committed to 'target.o' is sent again, and is there twice then" in found["message"]
 
 
-@pytest.mark.parametrize("new", [0, 2])
-def test_a_full_refresh_that_died_is_not_dropped_without_a_word(tmp_path: Path, new: int) -> None:
+@pytest.mark.parametrize(
+    ("new", "point"),
+    [
+        (0, "sink_commit.before"),
+        (2, "sink_commit.before"),
+        (2, "complete_load.before"),
+        (2, "complete_load.after"),
+        (2, "record_attempt.before"),
+    ],
+)
+def test_a_full_refresh_that_died_is_not_dropped_without_a_word(tmp_path: Path, new: int, point: str) -> None:
     grow(tmp_path, 0, 5)
     ran(tmp_path, flow(MERGE))
-    died(tmp_path, flow(MERGE), "sink_commit.before", full_refresh=True)
+    died(tmp_path, flow(MERGE), point, full_refresh=True)
     grow(tmp_path, 5, 5 + new)
     (said,) = follows(tmp_path, flow(MERGE), "run")
     assert "was to read 'db.t' from the beginning (--full-refresh) and did not finish" in said

@@ -12,6 +12,7 @@ import pytest
 import pz
 from deaths import dying
 from pz.errors import Code
+from pz.events import Event, Notice
 from running import errors, project, run, statuses
 
 CONNECTIONS = """
@@ -113,3 +114,20 @@ def test_a_retry_from_the_beginning_is_not_content_with_what_had_committed(
         assert errors(opened.retry()) == {}
     assert set(shop(root)) == {1, 2, 3}
     assert opened.retry().nothing_to_do
+
+
+@SHAPES
+@pytest.mark.parametrize("universal", [False, True])
+def test_a_retry_from_the_beginning_delivers_also_what_is_the_same(tmp_path: Path, sync: str, universal: bool) -> None:
+    """The user empties the output first, as the warning says; the mark of the same content must not stand for its rows."""
+    root = tmp_path / "project"
+    opened = demo(root, sync, 1, 2)
+    if universal:
+        (root / "project.yml").write_text((root / "project.yml").read_text() + "engine: {force_universal: true}\n")
+    die_behind_the_commit(root, opened)
+    with duckdb.connect(str(root / "shop.duckdb")) as emptied:
+        emptied.execute("DELETE FROM e")
+    said: list[Event] = []
+    assert errors(opened.retry(full_refresh=True, on_event=said.append)) == {}
+    assert shop(root) == [1, 2]
+    assert not [event for event in said if isinstance(event, Notice) and "changed since" in event.message]

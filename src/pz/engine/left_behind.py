@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from pz.runs.history import RunEntry, later_than
 from pz.runs.model import NodeStatus, RecordedNode, RunRecord
 from pz.runs.unsettled import unsettled
 from pz.state.kinds import StateFiles
+from pz.state.sync_state import is_pending
 
-__all__ = ["dropped_refreshes", "edited_appends", "edited_since"]
+__all__ = ["dropped_refreshes", "edited_appends", "edited_since", "unfinished_refreshes"]
 
 
 def edited_appends(prepared: Prepared, record: RunRecord) -> tuple[tuple[SinkNode, RecordedNode], ...]:
@@ -80,12 +81,21 @@ def _asked(prepared: Prepared, sink: SinkNode, before: RecordedNode, evidence: E
     return next((answer for answer in worst if answer in answers), None)
 
 
-def dropped_refreshes(prepared: Prepared) -> Iterator[Problem]:
+def unfinished_refreshes(state_dir: Path) -> tuple[RunEntry, ...]:
+    """The runs that were to read from the beginning and did not finish; asked before `heal` has done with them."""
+    return tuple(
+        entry
+        for entry in unsettled(state_dir)
+        if not (entry.live or entry.finished) and entry.record is not None and entry.record.flags.get("full_refresh")
+    )
+
+
+def dropped_refreshes(prepared: Prepared, unfinished: Iterable[RunEntry]) -> Iterator[Problem]:
     """The warning that a full refresh which did not finish is not gone on with; until a run has gone on from the state."""
     state_dir = prepared.project.state_dir
     told: set[str] = set()
-    for entry in unsettled(state_dir):
-        if entry.live or entry.finished or entry.record is None or not entry.record.flags.get("full_refresh"):
+    for entry in unfinished:
+        if entry.record is None:
             continue
         files = StateFiles.read(state_dir)
         stands = {node.name: node.key for node in _standing(prepared, entry.record, files)}
@@ -106,7 +116,7 @@ def _standing(prepared: Prepared, record: RunRecord, files: StateFiles) -> Itera
     for node in prepared.graph.sources():
         shape = prepared.plan[node.id].read_shape if node.id in prepared.execution else None
         stored = files.of(node.key, shape).own if shape in STATEFUL else None
-        if stored is not None and entry_record(stored) == record.stored.get(node.key):
+        if stored is not None and not is_pending(stored) and entry_record(stored) == record.stored.get(node.key):
             yield node
 
 

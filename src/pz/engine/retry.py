@@ -149,7 +149,7 @@ def _todo(graph: Graph, prior: PriorRun) -> tuple[set[str], list[str]]:
         if node is None or prior.is_done(node):
             continue
         todo.add(node.id)
-        if (kind, name) in done_names and isinstance(node, SinkNode):
+        if (kind, name) in done_names and isinstance(node, SinkNode) and not prior.fresh:
             changed.append(node.name)
     return todo, changed
 

@@ -28,7 +28,7 @@ from pz.engine.context import RunContext
 from pz.engine.dispatch import Dispatcher
 from pz.engine.executor import Executor, completed_event
 from pz.engine.heal import heal, heal_finished
-from pz.engine.left_behind import dropped_refreshes
+from pz.engine.left_behind import dropped_refreshes, unfinished_refreshes
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
@@ -73,6 +73,7 @@ def execute(
         held.enter_context(hold_locks(prepared, directory.run_id, bus, cancel))
         if prior is not None:
             prior.refuse_overtaken(prepared.project.state_dir, prepared.graph.in_order(prepared.execution))
+        unfinished = unfinished_refreshes(prepared.project.state_dir)
         healed = heal(prepared, directory.run_id, prior.held if prior else frozenset())
         if prior is not None:
             chain = (node_id for _, _, node_id in prior.recorded_nodes())
@@ -88,7 +89,7 @@ def execute(
         write_record(directory.path, record)
         write_plan(prepared.project.state_dir / "target", prepared.plan)
         journal = _Journal(directory, record, bus)
-        dropped = () if prior is not None or request.full_refresh else dropped_refreshes(prepared)
+        dropped = () if prior is not None or request.full_refresh else dropped_refreshes(prepared, unfinished)
         told = (*prepared.warnings, *healed, *dropped, *reading.problems, *tell_left_captures(prepared))
         journal.begin(prepared, told)
         with _staging(prepared, directory) as staging:

@@ -196,16 +196,12 @@ class _Delivery:
         return self.node.write.strategy is WriteStrategy.APPEND and Capability.TRANSACTIONAL in self._can
 
     def _slice(self, content: Fingerprint | None) -> Slice | None:
-        what = content.text if content is not None else self._whole() if not self.staged and self._marks else None
+        what = content.text if content is not None else WHOLE if not self.staged and self._marks else None
         if what is None:
             return None
-        record = self.context.run.record
-        return Slice(record.project, record.origin, self.node.id, what)
-
-    def _whole(self) -> str:
-        prior, run_id = self.context.run.prior, self.context.run.run_id
-        anew = prior.started_over_by(run_id) if prior is not None else None
-        return WHOLE if anew is None else f"{WHOLE}:{anew}"
+        run = self.context.run
+        anew = run.prior.started_over_by(run.run_id) if run.prior is not None else None
+        return Slice(run.record.project, run.record.origin, self.node.id, what if anew is None else f"{what}:{anew}")
 
     def _already_there(self) -> Outcome | None:
         """What stands at the destination, if an earlier attempt whose outcome was unknown is found to have committed.
