@@ -14,6 +14,7 @@ from http_server import Api, Asked, Reply
 from projects import write
 from pz.cli.main import answer
 from pz.cli.output import Output
+from pz.connectors.http.redaction import without_values
 
 SECRETS = {
     "KEY": "key-S3CR3T/a+b=1",
@@ -180,3 +181,44 @@ def test_a_failing_token_endpoint_shows_no_secret(tmp_path: Path, monkeypatch: p
         console = attempt(tmp_path, monkeypatch, connections, READ)
         assert "PZ0771" in console
         assert search(tmp_path, console, OWN) == []
+
+
+SENT = (
+    b'[{"id": 30, "name": "Ada Lovelace", "pin": "4711", "salary": 1250.5, '
+    b'"phone": 491701234567, "when": "2024-01-31"}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("row 30 bad", "row 30 bad"),
+        ("Rows #7: bad", "Rows #7: bad"),
+        ('{"index": 12, "code": 1004}', '{"index": 12, "code": 1004}'),
+        ("rows[3].name is too long", "rows[3].name is too long"),
+        ("at most 100 characters", "at most 100 characters"),
+        ("row 30 of 30", "row 30 of #"),
+        ("id 30 exists", "id # exists"),
+        ("row 4711 bad", "row # bad"),
+        ("pin 04711 is taken", "pin # is taken"),
+        ("1,250.50 is too much", "#,#.# is too much"),
+        ("EUR 1250.", "EUR #."),
+        ("on 31.01.2024", "on #.#.#"),
+        ("+49 170 1234567", "+# # #"),
+        ("Ada Lovelace, row 1", "***, row 1"),
+        ("item n30", "item n#"),
+        ("x" * 157 + " 1234567", "x" * 157 + " #"),
+        ("x" * 150 + " Ada Lovelace", "x" * 150 + " ***"),
+    ],
+)
+def test_numbers_of_a_server_stay_where_they_are_positions_or_none_of_ours(words: str, told: str) -> None:
+    assert without_values(words, SENT, positions=40) == told
+
+
+def test_a_value_that_the_end_of_the_excerpt_cuts_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Api() as api:
+        api.route("POST", "/rows", lambda asked: Reply(400, {}, b"." * 150 + b" " + SECRETS["ROW"].encode()))
+        sql = WRITE % ("strategy: 'append'", "")
+        console = attempt(tmp_path, monkeypatch, CONNECTIONS.format(url=api.url, auth=AUTHS["bearer"]), sql)
+        assert "......" in console
+        assert SECRETS["ROW"][:5] not in console

@@ -263,6 +263,51 @@ def test_an_append_without_an_answer_is_unknown_and_is_not_repeated() -> None:
             session.close()
 
 
+@pytest.mark.parametrize(
+    ("answers", "visible"),
+    [
+        ([Reply(422)], 2),
+        ([Reply(429), Reply(422)], 2),
+        ([Reply(500), Reply(422)], 4),
+        ([Reply(501)], 4),
+    ],
+)
+@pytest.mark.parametrize("strategy", [APPEND, MERGE])
+def test_a_refused_chunk_counts_as_visible_only_where_an_attempt_at_it_may_have_left_rows(
+    strategy: WriteStrategy, answers: list[Reply], visible: int
+) -> None:
+    with Api() as api:
+        api.on("POST", "/rows", Reply(200), *answers)
+        opened = sink(api, CountingGate())
+        session = opened.begin_write(
+            output(strategy, {"rows_per_request": 2, "batch": True} if strategy is MERGE else {"rows_per_request": 2}),
+            SCHEMA,
+        )
+        with pytest.raises(ConnectorError):
+            session.write_batch(batch(0, 6))
+        assert isinstance(session, HttpSession)
+        assert session.exposed_rows() == visible
+
+
+def test_a_row_that_is_refused_by_itself_is_not_visible() -> None:
+    with Api() as api:
+        api.on("PUT", "/rows/1", Reply(422))
+        api.route("PUT", "/rows/*", lambda asked: Reply(200))
+        session = sink(api).begin_write(output(MERGE, {}), SCHEMA)
+        with pytest.raises(PermanentError):
+            session.write_batch(batch(0, 6))
+        assert isinstance(session, HttpSession)
+        assert session.exposed_rows() == 1
+
+
+def test_a_refused_chunk_is_told_with_the_row_that_the_api_names() -> None:
+    with Api() as api:
+        api.on("POST", "/rows", Reply(200), Reply(422, {}, b'{"error":"row 30 bad"}'))
+        with pytest.raises(PermanentError) as caught:
+            send(api, output(options={"rows_per_request": 20}), batch(0, 40))
+        assert 'the server says: {"error":"row 30 bad"}' in caught.value.message
+
+
 def test_a_success_whose_answer_is_cut_is_a_success() -> None:
     with Api() as api:
         api.on("POST", "/rows", Reply(200, body=b"x" * 1000, cut=10))

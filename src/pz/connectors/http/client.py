@@ -55,7 +55,7 @@ class Request:
     ``layers`` is how many layers of gzip the body has beside the content coding, ``whole`` whether the body tells its own
     end (json does; the lines of csv and ndjson do not). ``needs_body`` is whether anything but the status of a success
     counts, ``absent_is_done`` whether 404 and 410 are successes (what was to be deleted is gone). ``held`` is the size up to
-    which a body that could go to a file is held in memory.
+    which a body that could go to a file is held in memory. ``positions`` is how many rows a server may number in its words.
     """
 
     url: httpx.URL
@@ -68,6 +68,7 @@ class Request:
     needs_body: bool = True
     absent_is_done: bool = False
     held: int = 0
+    positions: int = 0
     label: str = "request"
 
 
@@ -141,10 +142,14 @@ class Client:
             PermanentError: all else.
         """
         return self.gated(
-            request.label, idempotent, lambda: read(self._once(request, spool, cancel, idempotent)), cancel
+            request.label, idempotent, lambda: read(self.once(request, spool, cancel, repeated=idempotent)), cancel
         )
 
-    def _once(self, request: Request, spool: Path | None, cancel: CancelToken | None, repeated: bool) -> Answer:
+    def once(
+        self, request: Request, spool: Path | None = None, cancel: CancelToken | None = None, *, repeated: bool
+    ) -> Answer:
+        """`fetch` as one attempt of a call that is gated already; ``repeated`` is whether it may be made again."""
+
         def token(asked: TokenRequest) -> Mapping[str, Any]:
             return self._fetch_token(asked, cancel, repeated)
 
@@ -209,8 +214,9 @@ class Client:
 
     def _excerpt(self, request: Request, body: bytes) -> str:
         """The server's words; of an answer to rows that we sent, without anything that stood in those rows."""
-        words = self.redactor.excerpt(body)
-        return words if request.content is None else without_values(words, request.content)
+        if request.content is None:
+            return self.redactor.excerpt(body)
+        return without_values(self.redactor.line(body), request.content, request.positions)
 
     def _received(self, request: Request, response: Response, spool: Path | None) -> Answer:
         headers = response.headers

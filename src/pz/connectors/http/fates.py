@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pz.connectors.http.pagination import MISSING
-from pz.connectors.http.redaction import EXCERPT, Redactor, without_values
+from pz.connectors.http.redaction import Redactor, numbers_in, without_values
 from pz.connectors.http.selection import Document, parts_of
 from pz.connectors.http.writing_options import PartialSuccess
 from pz.errors import ConnectorError
@@ -33,6 +33,14 @@ class Refusal:
     reason: str
 
 
+@frozen
+class Sent:
+    """The rows of a chunk, and every number in them."""
+
+    lines: list[bytes]
+    numbers: frozenset[str]
+
+
 def refusals(body: bytes, how: PartialSuccess, lines: list[bytes], redactor: Redactor) -> list[Refusal]:
     """The refused rows, in order. Raises `Unclear` when the answer is not what was declared."""
     try:
@@ -42,7 +50,8 @@ def refusals(body: bytes, how: PartialSuccess, lines: list[bytes], redactor: Red
         found = dict(_judged(entries, how, len(lines)))
     except (ConnectorError, ValueError, RecursionError) as error:
         raise Unclear("it is not json") from error
-    return [Refusal(number, _reason(found[number], how, lines[number], redactor)) for number in sorted(found)]
+    sent = Sent(lines, numbers_in(b"\n".join(lines)) if found else frozenset())
+    return [Refusal(number, _reason(found[number], how, number, sent, redactor)) for number in sorted(found)]
 
 
 def _judged(entries: list[Any], how: PartialSuccess, count: int) -> Iterator[tuple[int, Any]]:
@@ -71,14 +80,14 @@ def _accepted(entry: Any, how: PartialSuccess) -> bool:
     raise Unclear(f"an entry has no usable {how.judge}")
 
 
-def _reason(entry: Any, how: PartialSuccess, line: bytes, redactor: Redactor) -> str:
-    """The API's words, without secrets, without what stood in the row, without numbers."""
+def _reason(entry: Any, how: PartialSuccess, number: int, sent: Sent, redactor: Redactor) -> str:
+    """The API's words, without secrets and without what stood in the row."""
     pointer = how.reason or (how.pointer if how.judge == "error" else None)
     found = MISSING if pointer is None else _walk(entry, pointer)
     if found is MISSING or found is None:
         return ""
     words = found if isinstance(found, str) else _as_json(found)
-    return without_values(redactor.excerpt(words.encode()), line)[:EXCERPT]
+    return without_values(redactor.line(words.encode()), sent.lines[number], len(sent.lines), sent.numbers)
 
 
 def _as_json(value: Any) -> str:

@@ -30,7 +30,7 @@ from pz.connectors.http.chunks import Chunk, Chunker, idempotency_key
 from pz.connectors.http.client import Answer, Client, Request
 from pz.connectors.http.encode import RowEncoder
 from pz.connectors.http.fates import Refusal, Unclear, places, refusals, told
-from pz.connectors.http.faults import NoAnswer, NothingSent, Unavailable
+from pz.connectors.http.faults import NoAnswer, NothingSent, Refused, Unavailable
 from pz.connectors.http.headers import lowered
 from pz.connectors.http.paths import below
 from pz.connectors.http.settings import Settings
@@ -189,7 +189,8 @@ class HttpSession(ABC):
                         needs_body=False,
                         absent_is_done=True,
                         label="delete a row",
-                    )
+                    ),
+                    self._exposed,
                 )
 
     def commit(self) -> WriteResult:
@@ -222,18 +223,37 @@ class HttpSession(ABC):
 
     # --- requests
 
-    def _send(self, request: Request, *, idempotent: bool) -> Answer:
+    def _send(self, request: Request, end: int, *, idempotent: bool) -> Answer:
+        """Send rows up to the place ``end``: they may be visible from now on, unless every attempt left nothing there."""
         self._requests += 1
+        before, self._exposed = self._exposed, max(self._exposed, end)
+        traces: list[bool] = []
+
+        def attempt() -> Answer:
+            try:
+                return self._client.once(request, repeated=idempotent)
+            except BaseException as failure:  # a cancellation, too, comes while rows are under way
+                traces.append(self._may_leave_rows(failure))
+                raise
+
         try:
-            return self._client.fetch(request, None, lambda answer: answer, idempotent=idempotent)
-        except TransientError:
-            if self._safe:
+            return self._client.gated(request.label, idempotent, attempt)
+        except ConnectorError as failure:
+            if not any(traces):
+                self._exposed = before
+            if self._safe and isinstance(failure, TransientError):
                 self._cancel.raise_if_set()  # it was the cancellation that broke the connection
             raise
 
-    def _send_one(self, request: Request) -> None:
+    def _may_leave_rows(self, failure: BaseException) -> bool:
+        """Whether rows of a request may be there after this failure: not where it never left, nor where it was refused."""
+        if isinstance(failure, Refused | Unavailable):
+            return failure.status >= 500 or self._options.partial is not None
+        return not isinstance(failure, NothingSent)
+
+    def _send_one(self, request: Request, end: int) -> None:
         """Send or delete one row; the status must tell that this is done."""
-        if self._send(request, idempotent=True).status == _MULTI_STATUS:
+        if self._send(request, end, idempotent=True).status == _MULTI_STATUS:
             raise PermanentError(
                 f"{request.subject}: status 207 does not tell whether the row was accepted",
                 code=Code.PZ0768,
@@ -297,15 +317,11 @@ class ChunkedSession(HttpSession):
             headers,
             body,
             needs_body=options.partial is not None,
+            positions=chunk.end,
             label="send rows",
         )
-        before, self._exposed = self._exposed, max(self._exposed, chunk.end)
         try:
-            answer = self._send(request, idempotent=self._safe)
-        except NothingSent:
-            if not self._safe:  # else an earlier attempt of the gate may have sent them
-                self._exposed = before
-            raise
+            answer = self._send(request, chunk.end, idempotent=self._safe)
         except NoAnswer as lost:
             if self._safe:
                 raise
@@ -384,11 +400,11 @@ class KeyedSession(HttpSession):
             {"content-type": "application/json", **lowered(options.headers)},
             body,
             needs_body=False,
+            positions=1,
             label="send a row",
         )
-        self._exposed = place + 1
         try:
-            self._send_one(request)
+            self._send_one(request, place + 1)
         except PermanentError as refused:
             refused.message += f" ({places([place])})"
             raise
