@@ -295,9 +295,15 @@ def test_no_color_is_respected_on_a_terminal() -> None:
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", screen.getvalue())
 
 
-def test_json_errors_leave_standard_output_empty() -> None:
+def test_a_refusal_is_an_object_on_standard_output_where_that_is_the_stream_of_events() -> None:
     got = invoke("run", "--log-format", "json", project=FakeProject(failure=ProjectError(PROBLEM)))
-    assert got.out == ""
+    told = json.loads(got.out)
+    assert (told["event"], told["code"], told["message"], told["hint"]) == (
+        "run_refused",
+        PROBLEM.code,
+        PROBLEM.message,
+        PROBLEM.hint,
+    )
     assert got.code == 2
 
 

@@ -460,9 +460,9 @@ CODES: dict[Code, CodeInfo] = {
         "Use one of the strategies that `pz connectors` lists for it.",
     ),
     Code.PZ0330: CodeInfo(
-        "validate --connect",
-        "The connection could not be established.",
-        "Check host, port and credentials, or the path.",
+        "validate --connect, plan --connect, run",
+        "The connection could not be established, also not when a run asked again before it moved anything (exit 2).",
+        "Check host, port and credentials, or the path; where the system was only down, run again: nothing was moved.",
     ),
     Code.PZ0331: CodeInfo(
         "validate, run",

@@ -34,6 +34,7 @@ __all__ = [
     "RetentionSwept",
     "RetryScheduled",
     "RunCompleted",
+    "RunRefused",
     "RunStarted",
     "SourceDriftDetected",
 ]
@@ -117,7 +118,7 @@ class LockAwaited(Event):
 
 @frozen(slots=False, kw_only=True)
 class RunStarted(Event):
-    """The first event of every run.
+    """A run began; before it stands at most a `retry_scheduled` of a system that could not be asked what it has.
 
     ``outline`` is for views in this process and no part of the wire form.
     """
@@ -158,7 +159,10 @@ class NodeProgress(Event):
 
 @frozen(slots=False, kw_only=True)
 class RetryScheduled(Event):
-    """A transient failure will be tried again after ``delay_ms``: of the node, or of one ``operation`` of its connector."""
+    """A transient failure will be tried again after ``delay_ms``: of the node, or of one ``operation`` of its connector.
+
+    ``node_name`` is for views in this process, which know no names before the first `NodeStarted`.
+    """
 
     name: ClassVar[str] = "retry_scheduled"
     node_id: str
@@ -167,6 +171,7 @@ class RetryScheduled(Event):
     delay_ms: int
     reason: str
     operation: str | None = _optional()
+    node_name: str = field(default="", metadata={"in_process": True})
 
 
 @frozen(slots=False, kw_only=True)
@@ -211,6 +216,23 @@ class RunCompleted(Event):
     failed: int
     skipped: int
     duration_ms: int
+
+
+@frozen(slots=False, kw_only=True)
+class RunRefused(Event):
+    """The command ended by an error (or a stop) instead of by ``run_completed``, with this ``exit_code``; one per problem.
+
+    Where no run had begun, ``runId`` is empty. ``file`` and ``line`` are absent where the problem has no place.
+    """
+
+    name: ClassVar[str] = "run_refused"
+    severity: str
+    code: str
+    message: str
+    hint: str
+    exit_code: int
+    file: str | None = _optional()
+    line: int | None = _optional()
 
 
 @frozen(slots=False, kw_only=True)

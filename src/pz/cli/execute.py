@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pz.cli.command import Invocation
-from pz.cli.failures import report
+from pz.cli.failures import explain, report
 from pz.cli.options import LogFormat
 from pz.cli.output import Output, Stream, printable
 from pz.cli.render.console import ConsoleRenderer, RemarkRenderer
-from pz.cli.render.ndjson import NdjsonRenderer
+from pz.cli.render.ndjson import NdjsonRenderer, to_line
 from pz.cli.render.pump import EventPump, Renderer
 from pz.cli.signals import StopSignals
 from pz.connectors.contract import CancelToken
-from pz.events import Event, Handler, Notice
+from pz.events import Event, Handler, Notice, RunRefused
 
 if TYPE_CHECKING:
     from pz.api import RunResult
@@ -38,11 +38,32 @@ def execute(cli: Invocation, log_format: LogFormat, action: Action) -> int:
             result = action(pump.publish, cancel)
         except BaseException as failure:  # noqa: BLE001 - reported like every other, once the view has let go
             _drain(pump, cli.output)
+            if log_format is LogFormat.JSON:
+                _tell_refusal(failure, cli.output)
             return report(failure, cli.output)
         _drain(pump, cli.output)
         _conclude(cli, log_format, result)
     cli.output.run_finished = True
     return result.exit_code
+
+
+def _tell_refusal(failure: BaseException, output: Output) -> None:
+    """The end of a stream that has no ``run_completed``; a view that is stuck gets no more."""
+    if output.abandoned:
+        return
+    problems, code = explain(failure)
+    for problem in problems:
+        event = RunRefused(
+            run_id="",
+            severity=problem.severity,
+            code=problem.code,
+            message=problem.message,
+            hint=problem.advice,
+            exit_code=int(code),
+            file=problem.file,
+            line=problem.line,
+        )
+        output.out.line(to_line(event))
 
 
 def renderer_for(cli: Invocation, log_format: LogFormat) -> Renderer:

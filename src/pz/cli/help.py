@@ -29,7 +29,7 @@ ALWAYS_EXITS = (
 RUN_EXITS = (
     (0, "every node succeeded"),
     (1, "at least one node failed, or some state could not be stored; `pz retry` continues"),
-    (2, "refused before anything moved"),
+    (2, "refused before anything moved; also where a system could not be reached by then: run again"),
     (3, "unexpected failure, or stopped by a signal with no node failed"),
     (130, "ended at once by a second signal (128 + its number)"),
 )

@@ -1,13 +1,14 @@
 """The probe phase: what only the live systems know, asked before anything moves.
 
 Sources are asked for sizes, types and highest cursors, sinks whether their target fits. A refusal stops the run; nothing
-has been written then.
+has been written then. In a run, a system that cannot be reached is asked again as the node would do it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pz.connectors.bounds import absent_cursor
 from pz.connectors.contract import (
@@ -20,16 +21,22 @@ from pz.connectors.contract import (
     find_column,
 )
 from pz.connectors.localpath import os_refusals
+from pz.engine.failures import describe
 from pz.engine.prepare import Prepared
-from pz.errors import Code, ConnectorError, Problem, Problems
+from pz.engine.resilience.retry import call_with_retries
+from pz.errors import Code, ConnectorError, Problem, Problems, TransientError
+from pz.events import EventBus, RetryScheduled
 from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.graph.rules import unverified_cursor
 from pz.plan.model import Plan, PlannedNode
 from pz.plan.specs import dataset_spec, output_spec
+from pz.project.model import RetryPolicy
 
-__all__ = ["Probed", "probe", "probe_plan", "probe_source", "still_open"]
+__all__ = ["Probed", "Retries", "probe", "probe_plan", "probe_source", "still_open"]
 
+T = TypeVar("T")
+N = TypeVar("N", SourceNode, SinkNode)
 STAGING_FACTOR = 3
 """Staged tables and materialised pipelines take up to about this many times the size of the input."""
 
@@ -42,8 +49,47 @@ class Probed:
     to_create: frozenset[str]
 
 
-def probe(prepared: Prepared, cancel: CancelToken) -> Probed:
-    """Ask every source and sink of the execution set that can be asked.
+@dataclass
+class Retries:
+    """Asks again, under the node's own policy, and tells the bus, until a connection has used its attempts up.
+
+    From then on its other nodes are asked once each: they would only wait for the same system.
+    """
+
+    bus: EventBus
+    run_id: str
+    _given_up: set[str] = field(default_factory=set)
+
+    def call(self, node: SourceNode | SinkNode, policy: RetryPolicy, cancel: CancelToken, ask: Callable[[], T]) -> T:
+        """What ``ask`` answers. Raises what it raised last, `Cancelled`."""
+        if cancel.cancelled:
+            return ask()  # a stop from before is obeyed by the run, which then has a result to tell
+        if node.connection in self._given_up:
+            policy = RetryPolicy(max_attempts=1)
+
+        def scheduled(number: int, delay: float, failure: BaseException) -> None:
+            self.bus.publish(
+                RetryScheduled(
+                    run_id=self.run_id,
+                    node_id=node.id,
+                    attempt=number,
+                    max_attempts=policy.max_attempts,
+                    delay_ms=round(delay * 1000),
+                    reason=describe(failure).message,
+                    operation="probe",
+                    node_name=node.name,
+                )
+            )
+
+        try:
+            return call_with_retries(lambda _: ask(), policy, cancel, scheduled)
+        except TransientError:
+            self._given_up.add(node.connection)
+            raise
+
+
+def probe(prepared: Prepared, cancel: CancelToken, retries: Retries | None = None) -> Probed:
+    """Ask every source and sink of the execution set that can be asked; without ``retries``, each once.
 
     Raises:
         ProjectError: with all refusals.
@@ -54,17 +100,31 @@ def probe(prepared: Prepared, cancel: CancelToken) -> Probed:
     missing: set[str] = set()
     for node in prepared.graph.in_order(prepared.execution):
         try:
-            with os_refusals():
-                if isinstance(node, SourceNode):
-                    found = _source(prepared, node, cancel)
-                    if found is not None:
-                        sources[node.id] = found
-                elif isinstance(node, SinkNode) and _target_missing(prepared, node, cancel):
-                    missing.add(node.name)
+            if isinstance(node, SourceNode):
+                found = _asked(prepared, node, cancel, retries, _source)
+                if found is not None:
+                    sources[node.id] = found
+            elif isinstance(node, SinkNode) and _asked(prepared, node, cancel, retries, _target_missing):
+                missing.add(node.name)
         except ConnectorError as failure:
             problems.add(_refusal(node, failure))
     problems.raise_errors()
     return Probed(sources, frozenset(missing))
+
+
+def _asked(
+    prepared: Prepared,
+    node: N,
+    cancel: CancelToken,
+    retries: Retries | None,
+    ask: Callable[[Prepared, N, CancelToken], T],
+) -> T:
+    def once() -> T:
+        with os_refusals():
+            return ask(prepared, node, cancel)
+
+    policy = prepared.plan[node.id].retry
+    return once() if retries is None or policy is None else retries.call(node, policy, cancel, once)
 
 
 def probe_plan(prepared: Prepared) -> Plan:
@@ -127,6 +187,9 @@ def _target_missing(prepared: Prepared, node: SinkNode, cancel: CancelToken) -> 
 
 
 def _refusal(node: Node, failure: ConnectorError) -> Problem:
-    place = node.location
-    problem = Problem(failure.code or Code.PZ0330, f"'{node.name}': {failure.message}", hint=failure.hint)
+    place, hint = node.location, failure.hint
+    if isinstance(failure, TransientError):
+        again = "run again once it can be reached; nothing was moved"
+        hint = f"{hint}; {again}" if hint else again
+    problem = Problem(failure.code or Code.PZ0330, f"'{node.name}': {failure.message}", hint=hint)
     return problem.at(place.file, place.line) if place else problem

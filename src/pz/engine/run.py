@@ -33,7 +33,7 @@ from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared, Request, prepare
 from pz.engine.prior import PriorRun
-from pz.engine.probe import Probed, probe
+from pz.engine.probe import Probed, Retries, probe
 from pz.engine.reading import Reading, resolve_reading
 from pz.engine.result import Progress, RunResult
 from pz.engine.tasks import tasks_for
@@ -80,7 +80,7 @@ def execute(
             healed += heal_finished(prepared, directory.run_id, chain, prior.held)
         started = now()
         bindings = bindings_of(prepared.project, prepared.graph, prepared.registry)
-        probed = probe(prepared, cancel)
+        probed = probe(prepared, cancel, Retries(bus, directory.run_id))
         began = prior.origin_started_at if prior else started
         origin = prior.record.origin if prior else directory.run_id
         reading = resolve_reading(prepared, request, began, prior, bindings, probed, origin)

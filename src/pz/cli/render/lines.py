@@ -122,7 +122,7 @@ def remark(event: Event, names: Mapping[str, str]) -> Problem | None:
         case RetryScheduled():
             what = "" if event.operation is None else f"{event.operation}: "
             again = f"attempt {event.attempt} of {event.max_attempts} failed, next in {event.delay_ms} ms"
-            return _note(f"{names.get(event.node_id, event.node_id)}: {what}{again}: {event.reason}")
+            return _note(f"{names.get(event.node_id, event.node_name or event.node_id)}: {what}{again}: {event.reason}")
         case ConnectionWaiting():
             return _note(f"connection '{event.connection}': {_waiting(event)}")
         case ConnectorLog():
