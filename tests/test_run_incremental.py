@@ -321,3 +321,18 @@ def test_a_full_refresh_that_reads_nothing_starts_over(tmp_path: Path, dies: boo
     assert errors(run(opened)) == {}
     assert shop(root) == [(1, "new"), (9, "old")]
     assert watermark(root) == "2023-01-01T00:00:00.000000"
+
+
+def test_batches_may_come_with_their_columns_in_the_order_in_which_they_were_asked_for(tmp_path: Path) -> None:
+    """All columns are wanted, the cursor among them though the SQL does not name it, and the table has them otherwise."""
+    files = {
+        "project.yml": 'name: demo\nversion: "1"\nengine: {force_universal: true}\n',
+        "connections.yml": "far: {connector: duckdb, path: far.duckdb, entities: "
+        "{ev: {read: {sync: {mode: incremental, cursor: at}}}}}\nshop: {connector: duckdb, path: shop.duckdb}\n",
+        "pipelines/e.sql": INTO_SHOP + "SELECT id, what FROM {{ source('far', 'ev') }}",
+    }
+    opened = project(tmp_path, files)
+    with duckdb.connect(str(tmp_path / "far.duckdb")) as made:
+        made.execute("CREATE TABLE ev AS SELECT 1 AS id, 'a' AS what, TIMESTAMP '2024-01-01' AS at")
+    assert errors(run(opened)) == {}
+    assert shop(tmp_path) == [(1, "a")]

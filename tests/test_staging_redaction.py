@@ -22,6 +22,10 @@ SECRET = "hunter2"
         f"SELECT $x${SECRET}$x$::DATE",
         f"ATTACH 'postgres://me:{SECRET}@db.example/x' AS pg (TYPE nothing)",
         f"SELECT error('user=me password={SECRET} https://h/?sig={SECRET}')",
+        f"SELECT format('{{{SECRET}}}', 1)",
+        f"SELECT strftime(TIMESTAMP '2024-01-01', '%{SECRET}%Q')",
+        f"SELECT strptime('x', '%{SECRET}%Q')",
+        f"SELECT '{SECRET}\\xZZ'::BLOB",
         f"CREATE SECRET s (TYPE s3, KEY_ID 'a', SECRET '{SECRET}', NONSENSE 'x')",
     ],
 )

@@ -37,6 +37,8 @@ _UNQUOTED = re.compile(
     r"(?::|(?= \d)).*",
     re.IGNORECASE | re.DOTALL,
 )
+_FORMAT = re.compile(r"(format specifier) .*", re.DOTALL)
+_ESCAPE = re.compile(rf"(conversion of string '{re.escape(MASK)}'):.*", re.DOTALL)
 _TYPE_WORD_OR_NUMBER = re.compile(r"[A-Z]+\(\d+(?:, ?\d+)?\)|[^\W\d]\w*|[-+]?\d[\w.:+-]*")
 
 
@@ -61,7 +63,8 @@ def _without_row_values(text: str) -> str:
     text = _QUOTED.sub(f"'{MASK}'", text.replace("can't", "cannot").replace("doesn't", "does not"))
     if text.startswith("Invalid Input"):  # numbers in it are limits, or belong to what the user has error() say
         kind, said = text.split(":", 1)
-        return f"{kind}:" + _UNQUOTED.sub(r"\1", said)
+        return f"{kind}:" + _FORMAT.sub(r"\1", _UNQUOTED.sub(r"\1", said))
+    text = _ESCAPE.sub(r"\1", text)
     return _TYPE_WORD_OR_NUMBER.sub(lambda found: found[0] if found[0][0].isalpha() else MASK, text)
 
 

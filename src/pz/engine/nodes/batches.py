@@ -136,9 +136,9 @@ def reader(
 
 
 def narrowed(delivered: pa.Schema, announced: pa.Schema) -> pa.Schema:
-    """The announced schema cut to the columns that were delivered, if these are some of it; else as announced."""
+    """The announced schema cut to the columns that were delivered, in their order, if they are of it; else as announced."""
     known = set(announced.names)
-    if not set(delivered.names) < known or len(set(announced.names)) != len(announced.names):
+    if not set(delivered.names) <= known or len(set(announced.names)) != len(announced.names):
         return announced
     import pyarrow as pa
 
