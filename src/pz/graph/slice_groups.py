@@ -6,7 +6,7 @@ key does where every output merges, and so do groups computed anew from somethin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from pz.connectors.contract import WriteStrategy
@@ -76,7 +76,7 @@ class SliceGroups:
             return False
         name = function_name(window)
         if name in _RANKS:
-            return self._first_counts(window) and not self._oldest_first(query, window)
+            return self._first_counts(window) and self._newest_first(query, list(window.get("orders") or ()))
         return self._newest(query, window)
 
     def _are_merged(self, query: Select, keys: Iterable[SqlNode]) -> bool:
@@ -102,11 +102,20 @@ class SliceGroups:
         named = {names[-1].lower() for first in self._firsts if (names := column_ref(first)) is not None}
         return bool(alias) and alias in named
 
-    def _oldest_first(self, query: Select, window: SqlNode) -> bool:
-        orders = list(window.get("orders") or ())
-        return any(
-            order["type"] != "DESCENDING" and self._slices.is_cursor(query, order["expression"]) for order in orders[:1]
-        )
+    def distinct_on_is_right(self, query: Select) -> bool:
+        """Whether a DISTINCT ON, if there is one, keeps the newest row of each key, or any of them."""
+        modifiers = query.node.get("modifiers") or ()
+        keys = {column_ref(key) for found in modifiers for key in found.get("distinct_on_targets") or ()}
+        orders = [order for found in modifiers for order in found.get("orders") or ()]
+        behind = [order for order in orders if column_ref(order["expression"]) not in keys]
+        return not keys or not behind or self._newest_first(query, behind)
+
+    def _newest_first(self, query: Select, orders: Sequence[SqlNode]) -> bool:
+        """Whether rows are ordered by the cursor, from the newest on; any order will do where no dataset has one."""
+        if not any(source.read.sync.cursor for source in self._slices.sources.values()):
+            return True
+        first = orders[:1]
+        return any(o["type"] == "DESCENDING" and self._slices.is_cursor(query, o["expression"]) for o in first)
 
     def _newest(self, query: Select, call: SqlNode) -> bool:
         """Whether the function takes what is newest: a slice has that."""

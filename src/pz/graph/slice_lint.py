@@ -93,6 +93,7 @@ def _place(offset: int | None, pipeline: UnderstoodPipeline, understood: Underst
 
 _WHOLE_INSTEAD = "read the whole dataset (no sync:, no watermark()) and replace the output"
 _DOWNSTREAM = "deliver the rows and compute this where they are read"
+_BY_CURSOR = f"order them by the cursor, newest first; or {_WHOLE_INSTEAD}"
 
 
 class _Lint:
@@ -164,9 +165,14 @@ class _Lint:
     def _distinct(self, query: Select) -> Iterator[_Finding]:
         read = self._slices.of_query(query)
         plain = is_distinct(query.node) or (groups(query.node) and not aggregates(query.node))
-        if self._merges or read is None or read.whole or not plain:
+        if read is None or read.whole or not plain:
             return
         where = offset_of(query.node.get("select_list"), query.node.get("left"), query.node.get("children"))
+        if self._merges and not self._judge.distinct_on_is_right(query):
+            why = "a row that an earlier run delivered may be the first of its key"
+            yield _Finding(where, "takes one row of each key (DISTINCT ON)", read.datasets, why, _BY_CURSOR)
+        if self._merges:
+            return
         why = "a row that an earlier run appended is appended again"
         hint = "use write.strategy: merge, with the distinct columns as keys"
         yield _Finding(where, "drops repeated rows (DISTINCT, UNION or GROUP BY)", read.datasets, why, hint)
