@@ -83,6 +83,17 @@ def test_a_run_that_is_cancelled_while_it_probes_moves_nothing_and_ends_as_cance
     ) == [(0,)]
 
 
+def test_a_target_that_is_not_there_is_told_by_validate_as_the_run_would(tmp_path: Path, database: Database) -> None:
+    opened = demo(tmp_path, database.options, APPEND.replace("'people'", "'nowhere.people'", 1), files={FILE: PEOPLE})
+    assert not [problem for problem in opened.validate() if str(problem.severity) == "error"]
+    [told] = [problem for problem in opened.validate(connect=True) if str(problem.severity) == "error"]
+    with pytest.raises(pz.ProjectError) as refused:
+        run(opened)
+    [problem] = refused.value.problems
+    assert (told.code, told.where, told.hint) == (problem.code, problem.where, problem.hint)
+    assert told.code == "PZ0741"
+
+
 # --- in and out
 
 

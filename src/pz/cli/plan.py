@@ -25,7 +25,8 @@ _PAGE = Page(
     the memory that a run may take, DuckDB's limit included, and its staging disk. The plan is also written to
     .pz/target/plan.json.
 
-    The plan is offline. --connect adds what only the live systems know: types, sizes, targets.""",
+    The plan is offline. --connect adds what only the live systems know: types, sizes, targets. It also looks at the stored
+    state: what the next run would be refused for, or warn of, is told here.""",
     (
         ("pz plan", "the whole project"),
         ("pz plan orders_enriched", "the flow of one node"),

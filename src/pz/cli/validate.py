@@ -15,7 +15,8 @@ _PAGE = Page(
     "Check everything that can be checked without moving data.",
     """Loads and compiles the project, checks the options of every connection, dataset and output against the connector's
     schema, and compiles the SQL against empty tables made of the column contracts. All problems are reported together, with
-    file and line. --connect also tries the live systems and compares contracts with what is there.""",
+    file and line. --connect also tries the live systems, compares contracts with what is there and asks whether
+    every target can be written; what stored state says is told by `pz plan --connect`.""",
     (
         ("pz validate", "offline"),
         ("pz validate --connect", "with the live systems"),

@@ -147,7 +147,7 @@ def _execution_set(graph: Graph, request: Request) -> frozenset[str]:
 
 
 def plan_for(root: Path, environ: Mapping[str, str], request: Request, *, connect: bool) -> Plan:
-    """The plan of what is named, of everything when nothing is; ``connect`` adds the probe phase.
+    """The plan of what is named, of everything when nothing is; ``connect`` adds the probe phase and stored state.
 
     ``plan.json`` gets the nodes outside of the selection as well.
     """
@@ -157,9 +157,9 @@ def plan_for(root: Path, environ: Mapping[str, str], request: Request, *, connec
     )
     plan = replace(prepared.plan, warnings=prepared.warnings)
     if connect:
-        from pz.engine.probe import probe_plan
+        from pz.engine.live_plan import live_plan
 
-        plan = probe_plan(prepared)
+        plan = live_plan(prepared)
     write_plan(prepared.project.state_dir / "target", plan)
     chosen = tuple(node for node in plan.nodes if node.node_id in prepared.execution)
     return replace(plan, nodes=chosen)

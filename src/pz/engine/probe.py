@@ -7,13 +7,14 @@ has been written then. In a run, a system that cannot be reached is asked again 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pz.connectors.bounds import absent_cursor
 from pz.connectors.contract import (
     Cancellable,
     CancelToken,
+    OutputProbe,
     ProbingSink,
     ProbingSource,
     ReadShape,
@@ -29,16 +30,13 @@ from pz.events import EventBus, RetryScheduled
 from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.graph.rules import unverified_cursor
-from pz.plan.model import Plan, PlannedNode
 from pz.plan.specs import dataset_spec, output_spec
 from pz.project.model import RetryPolicy
 
-__all__ = ["Probed", "Retries", "probe", "probe_plan", "probe_source", "still_open"]
+__all__ = ["Probed", "Retries", "probe", "probe_source", "probe_target", "still_open"]
 
 T = TypeVar("T")
 N = TypeVar("N", SourceNode, SinkNode)
-STAGING_FACTOR = 3
-"""Staged tables and materialised pipelines take up to about this many times the size of the input."""
 
 
 @frozen(slots=False)
@@ -127,35 +125,6 @@ def _asked(
     return once() if retries is None or policy is None else retries.call(node, policy, cancel, once)
 
 
-def probe_plan(prepared: Prepared) -> Plan:
-    """The plan with what the probe knows: rows per source, staging disk, that a cursor is there."""
-    found = probe(prepared, CancelToken())
-    nodes = tuple(_annotated(planned, found.sources.get(planned.node_id)) for planned in prepared.plan.nodes)
-    sizes = [answer.bytes for answer in found.sources.values() if answer.bytes is not None]
-    disk = STAGING_FACTOR * sum(sizes) if sizes else None
-    verified = [
-        node for node in prepared.graph.sources() if node.id in found.sources and found.sources[node.id].columns
-    ]
-    return replace(
-        prepared.plan,
-        nodes=nodes,
-        budget=replace(prepared.plan.budget, staging_disk=disk),
-        warnings=still_open(prepared.warnings, verified),
-    )
-
-
-def _annotated(planned: PlannedNode, answer: SourceProbe | None) -> PlannedNode:
-    if answer is None:
-        return planned
-    said = []
-    if answer.rows is not None:
-        said.append(f"{answer.rows} rows")
-    if answer.bytes is not None:
-        said.append(f"{answer.bytes} bytes")
-    reason = f"{planned.reason}; probed: {', '.join(said)}" if said else planned.reason
-    return replace(planned, reason=reason, partitions=answer.partitions or planned.partitions)
-
-
 def _source(prepared: Prepared, node: SourceNode, cancel: CancelToken) -> SourceProbe | None:
     with prepared.connections.source(node.connection) as source:
         if not isinstance(source, ProbingSource):
@@ -179,11 +148,17 @@ def still_open(warnings: Iterable[Problem], probed: Iterable[SourceNode]) -> tup
     return tuple(problem for problem in warnings if problem.message not in verified)
 
 
-def _target_missing(prepared: Prepared, node: SinkNode, cancel: CancelToken) -> bool:
+def probe_target(prepared: Prepared, node: SinkNode, cancel: CancelToken) -> OutputProbe | None:
+    """Ask an output's target; None where the connector tells nothing. Raises ConnectorError where it does not fit."""
     with prepared.connections.sink(node.connection) as sink:
         if isinstance(sink, Cancellable):
             sink.use_cancel(cancel)
-        return isinstance(sink, ProbingSink) and not sink.probe_output(output_spec(node)).exists
+        return sink.probe_output(output_spec(node)) if isinstance(sink, ProbingSink) else None
+
+
+def _target_missing(prepared: Prepared, node: SinkNode, cancel: CancelToken) -> bool:
+    found = probe_target(prepared, node, cancel)
+    return found is not None and not found.exists
 
 
 def _refusal(node: Node, failure: ConnectorError) -> Problem:

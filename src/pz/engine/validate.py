@@ -1,7 +1,8 @@
 """`pz validate`: everything that can be known without moving data, stage by stage, with one rule set.
 
 The stages are those of a run (load, compile, configuration, dry compile, plan), so what passes here is not refused
-there. ``connect`` adds the live tier: each connection is tried, and what a source carries is compared with its contract.
+there. ``connect`` adds the live tier: each connection is tried, what a source carries is compared with its
+contract, and every output's target is asked whether it can be written.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pz.connectors.closest import did_you_mean
-from pz.connectors.contract import ConnectionReport, ProbingSource, find_column
+from pz.connectors.contract import CancelToken, ConnectionReport, ProbingSource, find_column
 from pz.connectors.localpath import os_refusals
 from pz.engine.prepare import Prepared, Request, prepare
-from pz.engine.probe import probe_source, still_open
+from pz.engine.probe import probe_source, probe_target, still_open
 from pz.errors import Code, ConnectorError, Problem, ProjectError
-from pz.graph.model import SourceNode
+from pz.graph.model import SinkNode, SourceNode
 from pz.plan.connections import Connections
 
 __all__ = ["validate"]
@@ -54,6 +55,19 @@ def _live(prepared: Prepared, verified: list[SourceNode]) -> Iterator[Problem]:
     for node in prepared.graph.sources():
         if node.connection in reachable:
             yield from _contract(connections, node, verified)
+    for sink in prepared.graph.sinks():
+        if sink.connection in reachable:
+            yield from _target(prepared, sink)
+
+
+def _target(prepared: Prepared, node: SinkNode) -> Iterator[Problem]:
+    """What keeps the target of an output from being written, as a run would find it."""
+    try:
+        with os_refusals():
+            probe_target(prepared, node, CancelToken())
+    except ConnectorError as failure:
+        problem = Problem(failure.code or Code.PZ0330, f"output '{node.name}': {failure.message}", hint=failure.hint)
+        yield problem.at(node.location.file, node.location.line) if node.location else problem
 
 
 def _contract(connections: Connections, node: SourceNode, verified: list[SourceNode]) -> Iterator[Problem]:
