@@ -158,23 +158,54 @@ def test_another_dataset_in_the_place_of_one_that_fed_an_append_is_warned_of_onc
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "what"),
     [
-        ("SELECT id, name", "SELECT id, upper(name) AS name"),
-        ("'o', ", "'o', schema_policy: 'additive', "),
-        ("'id' }) }}", "'id' }) }} WHERE id <> 5"),
+        ("SELECT id, name", "SELECT id, upper(name) AS name", "the SQL of pipeline 'a' (pipelines/a.sql)"),
+        ("'o', ", "'o', schema_policy: 'additive', ", "the options of 'target.o' (pipelines/a.sql:2)"),
+        ("'id' }) }}", "'id' }) }} WHERE id <> 5", "the SQL of pipeline 'a' (pipelines/a.sql)"),
+        ("'t', ", "'t', columns: { id: 'integer' }, ", "what is read of 'db.t' (pipelines/a.sql:2)"),
     ],
 )
-def test_an_edit_above_stored_state_is_warned_of_once_with_its_place(delivered: Path, old: str, new: str) -> None:
+def test_an_edit_above_stored_state_is_warned_of_once_with_its_place(
+    delivered: Path, old: str, new: str, what: str
+) -> None:
+    new = new if "integer" not in new else new.replace("integer' }", "integer', name: 'varchar' }")
     edited = flow("-- the flow\n" + APPEND.replace(old, new))
     ((severity, told),) = ran(delivered, edited)
     assert severity is Severity.WARNING
-    assert "output 'target.o' was defined otherwise when the state of 'db.t' was stored" in told
+    assert (
+        f"output 'target.o' was defined otherwise when the state of 'db.t' was stored (edited since: {what}):" in told
+    )
     assert "(pipelines/a.sql:2)" in told
     assert "empty the output and run with --full-refresh" in told
     assert ran(delivered, edited) == [], "also where nothing new came"
     grow(delivered, 5, 8)
     assert ran(delivered, edited) == []
+
+
+@pytest.mark.parametrize("new", ["-- a note\nSELECT id, name", "SELECT  id,\n  name", "SELECT id, /* the */ name"])
+def test_a_comment_or_a_blank_more_is_no_other_definition(delivered: Path, new: str) -> None:
+    assert ran(delivered, flow(APPEND.replace("SELECT id, name", new))) == []
+    assert held(delivered) == [0, 1, 2, 3, 4]
+
+
+def test_options_of_an_output_are_the_same_in_either_place(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 5)
+    write = "{ strategy: merge, keys: [id], schema_policy: additive }"
+    there = CONNECTIONS.replace("path: target.duckdb", f"path: target.duckdb, entities: {{ o: {{ write: {write} }} }}")
+    bare = MERGE.replace(", strategy: 'merge', keys: ['id']", "")
+    assert ran(tmp_path, {"connections.yml": there, "pipelines/a.sql": bare}) == []
+    moved = MERGE.replace("keys: ['id']", "keys: ['id'],\n  schema_policy: 'additive'")
+    assert ran(tmp_path, flow(moved)) == []
+    edited = there.replace("additive", "evolve")
+    ((_, told),) = ran(tmp_path, {"connections.yml": edited, "pipelines/a.sql": bare})
+    assert "(edited since: the options of 'target.o' (connections.yml:3))" in told
+
+
+def test_what_was_edited_is_left_out_where_the_run_was_swept(delivered: Path) -> None:
+    shutil.rmtree(delivered / ".pz/runs")
+    ((_, told),) = ran(delivered, flow(APPEND.replace("SELECT id, name", "SELECT id, upper(name) AS name")))
+    assert "when the state of 'db.t' was stored: what it got" in told
 
 
 def test_an_edited_read_is_warned_of_once(tmp_path: Path) -> None:
@@ -473,6 +504,7 @@ def test_a_new_sync_is_a_first_run(tmp_path: Path) -> None:
 PAGE = Path(__file__).parents[1] / "docs/guarantees.md"
 PROVEN = {
     "the SQL of a pipeline, options of an output": test_an_edit_above_stored_state_is_warned_of_once_with_its_place,
+    "comments and blanks of SQL": test_a_comment_or_a_blank_more_is_no_other_definition,
     "the project's `name:`": test_the_name_of_the_project_is_nothing_to_state,
     "`path:` of a dataset": test_what_is_read_elsewhere_is_refused,
     "`path:` of an output": test_an_output_that_was_moved_is_refused_and_may_go_on_where_the_old_one_ended,

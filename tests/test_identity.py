@@ -53,6 +53,10 @@ def changed(tmp_path: Path, name: str, old: str, new: str) -> list[str]:
         ("p", "path: 'x'", "retry: {max_attempts: 9}, path: 'x'", []),
         ("p", "ref('stg') }}", "ref('stg') }} -- a note at the end", []),
         ("p", "ref('stg') }}", "ref('stg') }};", []),
+        ("p", "SELECT *", "-- all\n/* of it */ SELECT  *", []),
+        ("p", "path: 'x') }}\n", "path: 'x'\n) }}\n\n", []),
+        ("stg", "id, n FROM", "id , n\nFROM", []),
+        ("stg", "id, n FROM", "id, '--', n FROM", LINE[1:]),
         ("other", "1 AS one", "2 AS one", ["other", "lake.other"]),
     ],
 )

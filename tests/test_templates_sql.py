@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pz.project.sqlscan import without_end
+from pz.project.sqlscan import without_blanks, without_end
 from rendering import FILE, faults, rendered
 
 SINK = "{{ sink('db', 'x') }}"
@@ -150,3 +150,17 @@ def test_a_line_belongs_to_where_its_first_text_came_from() -> None:
 def test_text_inside_a_captured_block_is_what_the_author_wrote() -> None:
     text = "{% set x %}ab{% endset %}{% macro m() %}cd{% endmacro %}select {{ x | length }}, {{ m() | length }}"
     assert rendered(text).sql == "select 2, 2"
+
+
+@pytest.mark.parametrize(
+    ("sql", "spelled"),
+    [
+        ("SELECT  a.b,1.5\n-- note\nFROM t", "SELECT a.b , 1.5 FROM t"),
+        ("SELECT 1 .5", "SELECT 1 .5"),
+        ("SELECT '--  x', \"a  b\", $$ /* $$", "SELECT '--  x' , \"a  b\" , $$ /* $$"),
+        (" /* a /* b */ c */ SELECT 1", "SELECT 1"),
+        ("SELECT a\t. b", "SELECT a . b"),
+    ],
+)
+def test_blanks_and_comments_are_spelled_in_one_way(sql: str, spelled: str) -> None:
+    assert without_blanks(sql) == spelled

@@ -12,6 +12,7 @@ from typing import Any
 
 from pz.connectors.contract import Bound, ReadShape, SourceProbe, WriteStrategy, find_column
 from pz.cursors import CursorError, CursorType
+from pz.engine.differences import differences
 from pz.engine.prepare import Prepared, Request
 from pz.engine.prior import PriorRun
 from pz.engine.probe import Probed
@@ -23,6 +24,7 @@ from pz.graph.delivery import merges_everywhere
 from pz.graph.model import Node, SinkNode, SourceNode
 from pz.graph.watermarks import resolve, value_sql
 from pz.project.model import NullCursor
+from pz.runs.history import find
 from pz.staging.redaction import redact
 from pz.state.advancement import outputs_below
 from pz.state.binding import check_binding, check_slot, redefined
@@ -173,7 +175,13 @@ class _Resolver:
         for sink in self._prepared.graph.sinks():
             keys = self._redefined.get(sink.name) if sink.id in self._prepared.execution - told else None
             if keys:
-                self._problems.add(_at(sink, _redefined_since(sink, keys)))
+                self._problems.add(_at(sink, _redefined_since(sink, keys, self._edited(sink, keys))))
+
+    def _edited(self, sink: SinkNode, keys: list[str]) -> tuple[str, ...]:
+        """Where its definition differs from that of the run that stored the state; empty when that run was swept."""
+        found = find(self._prepared.project.state_dir, self._used[keys[0]].run_id)
+        record = found.record if found is not None else None
+        return () if record is None else differences(self._prepared.graph, sink, record)
 
     def _in_full(self, node: SourceNode, found: Found) -> None:
         """A dataset that keeps no state; what is stored of it is from when it did."""
@@ -311,13 +319,14 @@ def _at(node: Node, problem: Problem) -> Problem:
     return problem.at(node.location.file, node.location.line) if node.location else problem
 
 
-def _redefined_since(sink: SinkNode, keys: list[str]) -> Problem:
+def _redefined_since(sink: SinkNode, keys: list[str], edited: tuple[str, ...]) -> Problem:
     appends = sink.write.strategy is WriteStrategy.APPEND
     said = ", ".join(f"'{key}'" for key in keys)
+    since = f" (edited since: {', '.join(edited)})" if edited else ""
     return Problem(
         Code.PZ0713,
-        f"output '{sink.name}' was defined otherwise when the state of {said} was stored: what it got before stays as it "
-        "was made then, and only what is new is made as it is now",
+        f"output '{sink.name}' was defined otherwise when the state of {said} was stored{since}: what it got before stays "
+        "as it was made then, and only what is new is made as it is now",
         hint=f"{'empty the output and ' if appends else ''}run with --full-refresh to have all of it made anew",
         severity=Severity.WARNING,
     )

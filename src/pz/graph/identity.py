@@ -8,7 +8,8 @@ other SQL. Hashed is canonical JSON: keys sorted, no whitespace, exact numbers.
     Check        the check without sample_values, parent
     SinkWrite    connection, entity, write options, strategy, keys, on_delete, duplicates, schema_policy, dedupe_by, parent
 
-Left out on purpose: credentials, hosts, retry, limits, tags, pushdown, file and line, and the consent `start: from_state`.
+Left out on purpose: credentials, hosts, retry, limits, tags, pushdown, file and line, the consent `start: from_state`, blanks and
+comments of SQL.
 The sentinels of watermark(), run_id and run_started_at stand for themselves, so a run's own constants do not change an id
 from run to run.
 """
@@ -27,6 +28,7 @@ from typing import Any
 
 from pz.graph.model import NodeKind, SqlBound
 from pz.project.model import CheckDecl, Materialization, ReadDecl, SyncDecl, WriteDecl
+from pz.project.sqlscan import without_blanks
 
 __all__ = ["NotCanonical", "canonical_json", "check_id", "pipeline_id", "sink_id", "source_id"]
 
@@ -63,7 +65,8 @@ def pipeline_id(
     name: str, materialization: Materialization, sql: str, inlined: Mapping[str, str], parents: Iterable[str]
 ) -> str:
     """The id of a pipeline. ``sql`` is its own text, ``inlined`` the text of the ephemeral pipelines in it."""
-    content = {"name": name, "materialization": materialization, "sql": sql, "inlined": dict(inlined)}
+    bodies = {inner: without_blanks(body) for inner, body in inlined.items()}
+    content = {"name": name, "materialization": materialization, "sql": without_blanks(sql), "inlined": bodies}
     return _node_id(NodeKind.PIPELINE, content, parents)
 
 

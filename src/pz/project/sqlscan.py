@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["significant", "without_end"]
+__all__ = ["significant", "without_blanks", "without_end"]
 
 _TOKEN = re.compile(
     r"""
@@ -31,6 +31,18 @@ def without_end(sql: str) -> str:
         if sql[start:end] != ";":
             last = end
     return sql[:last]
+
+
+def without_blanks(sql: str) -> str:
+    """The one spelling of SQL that differs only in blanks and comments. A blank beside a dot stays: ``1 .5`` is not ``1.5``."""
+    spelled: list[str] = []
+    last, dot = 0, False
+    for start, end in significant(sql):
+        token = sql[start:end]
+        glued = start == last and (dot or token == ".")
+        spelled.append(token if glued or not spelled else f" {token}")
+        last, dot = end, token == "."
+    return "".join(spelled)
 
 
 def significant(sql: str, position: int = 0) -> Iterator[tuple[int, int]]:
