@@ -90,11 +90,13 @@ def run_copy(connection: duckdb.DuckDBPyConnection, copy: NativeCopy, relation: 
     for directory in copy.directories:
         directory.mkdir(parents=True, exist_ok=True)
     try:
-        for statement in copy.statements:
-            connection.execute(statement.replace("{relation}", relation))
+        written = [connection.execute(text.replace("{relation}", relation)).fetchone() for text in copy.statements]
     except duckdb.Error:
         for aside, _ in copy.moves:
             aside.unlink(missing_ok=True)
         raise
     for aside, final in copy.moves:
-        promote(aside, final)
+        if copy.promotes_empty or any(row and row[0] for row in written):
+            promote(aside, final)
+        else:
+            aside.unlink()

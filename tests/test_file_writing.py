@@ -66,6 +66,48 @@ def test_append_names_a_file_by_origin_and_output_so_that_a_repeat_overwrites_it
 
 
 @both_ways
+def test_an_append_without_rows_makes_a_file_only_where_there_is_none(way: str, tmp_path: Path) -> None:
+    """The first tells the columns; an idle run adds none, and a repeat still replaces what it had written itself."""
+    runs = [f"20240101T00000000{n}Z-ab12" for n in range(3)]
+    wanted = [replace(output(WriteStrategy.APPEND), origin=run, node="0123456789abcdef") for run in runs]
+    names = [f"out/out-{run}-01234567.parquet" for run in runs]
+    none, one = "SELECT 1 AS a LIMIT 0", "SELECT 1 AS a"
+    (tmp_path / "out").mkdir()
+    other = f"out/out-old-{runs[0]}-01234567.csv"
+    (tmp_path / other).touch()
+    write(tmp_path, way, wanted[0], none)
+    write(tmp_path, way, wanted[1], none)
+    assert files(tmp_path) == [names[0], other]
+    write(tmp_path, way, wanted[2], one)
+    assert read(tmp_path, dataset("out/*.parquet", format="parquet")) == [(1,)]
+    write(tmp_path, way, wanted[2], none)
+    assert files(tmp_path) == [names[0], names[2], other]
+    assert read(tmp_path, dataset("out/*.parquet", format="parquet")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_there"),
+    [
+        ("out-20240101T000000000Z-ab12-01234567.parquet", True),
+        ("out-20240101T000000000Z-ab12-fedcba98.csv.gz", True),
+        ("out.parquet", True),
+        ("out-old-20240101T000000000Z-ab12-01234567.parquet", False),
+        ("out-old.parquet", False),
+        (".out.parquet.99999999-aa.tmp", False),
+        (None, False),
+    ],
+)
+def test_an_append_is_there_where_any_run_has_left_a_file(name: str | None, is_there: bool, tmp_path: Path) -> None:
+    """Also one of before an edit of its SQL or its format; a file of another output in the same directory is none."""
+    if name is not None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / name).touch()
+    sink = LocalFiles().open_sink(spec(tmp_path))
+    assert sink.probe_output(output(WriteStrategy.APPEND)).exists is is_there
+    assert sink.probe_output(output()).exists is (name == "out.parquet")
+
+
+@both_ways
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,41 @@ def test_state_earned_elsewhere_is_refused_before_anything_moves(tmp_path: Path)
         run(opened)
     assert refused.value.code is Code.PZ0705
     assert errors(run(opened, full_refresh=True)) == {}
+
+
+@pytest.mark.parametrize("left", ["no folder", "an empty folder", "another file"])
+def test_files_of_an_append_that_are_gone_are_refused_while_there_is_state(tmp_path: Path, left: str) -> None:
+    """Before, the run was green and only what was new came back."""
+    write_events(tmp_path, (1, "2024-01-01", "a"))
+    opened = demo(tmp_path, APPEND)
+    assert errors(run(opened)) == {}
+    shutil.rmtree(tmp_path / "out/e")
+    if left != "no folder":
+        (tmp_path / "out/e").mkdir()
+    if left == "another file":
+        (tmp_path / "out/e/README").touch()
+    write_events(tmp_path, (1, "2024-01-01", "a"), (2, "2024-01-02", "b"))
+    with pytest.raises(StateError, match=r"the target of output 'lake\.e' does not exist") as refused:
+        run(opened)
+    assert refused.value.code is Code.PZ0705
+    assert watermark(tmp_path) == "2024-01-01T00:00:00.000000"
+    assert errors(run(opened, full_refresh=True)) == {}
+    assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1, 2]
+
+
+@pytest.mark.parametrize("universal", ["true", "false"])
+def test_an_idle_append_adds_no_file_and_is_not_taken_for_one_that_is_gone(tmp_path: Path, universal: str) -> None:
+    """Also after a first run without rows: that leaves a file which tells the columns."""
+    files = {"project.yml": f"name: demo\nversion: '1'\nengine:\n  force_universal: {universal}\n"}
+    write_events(tmp_path)
+    opened = project(tmp_path, {"connections.yml": CONNECTIONS % "", "pipelines/e.sql": APPEND, **files})
+    seen = []
+    for events in ([], [], [(1, "2024-01-01", "a")], [(1, "2024-01-01", "a")], [(1, "2024-01-01", "a")]):
+        write_events(tmp_path, *events)
+        assert errors(run(opened)) == {}
+        seen.append(len(list((tmp_path / "out/e").iterdir())))
+    assert seen == [1, 1, 2, 2, 2]
+    assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1]
 
 
 def test_a_damaged_state_file_is_refused_and_left_in_place(tmp_path: Path) -> None:

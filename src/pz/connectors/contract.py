@@ -448,11 +448,12 @@ class NativeCopy:
     ``statements`` run in order in one transaction; each may contain ``{relation}``, which the engine replaces (with
     ``str.replace``: the SQL may hold other braces) by the FROM-able relation to write. ``setup`` runs before, outside of
     it. ``directories`` are created just before. ``moves`` are (temporary, final) files that the engine promotes after
-    success and removes after failure. ``stale`` are leftovers of dead attempts at the same output; the engine, which
-    holds the output's lock, removes them first. ``databases`` are the DuckDB files that the statements write to: the
-    engine makes one that is missing, and flushes their directories after the commit, since DuckDB flushes the content of its
-    log file and not its name. ``landed``: the rows of this very slice that an earlier attempt left with its mark; the
-    engine then runs nothing. A statement that moves no rows may contain ``{rows}``, the number of rows moved before it.
+    success and removes after failure; those of a write without rows are removed, too, unless ``promotes_empty``. ``stale``
+    are leftovers of dead attempts at the same output; the engine, which holds the output's lock, removes them first.
+    ``databases`` are the DuckDB files that the statements write to: the engine makes one that is missing, and flushes their
+    directories after the commit, since DuckDB flushes the content of its log file and not its name. ``landed``: the rows of
+    this very slice that an earlier attempt left with its mark; the engine then runs nothing. A statement that moves no rows
+    may contain ``{rows}``, the number of rows moved before it.
     """
 
     statements: tuple[str, ...]
@@ -463,6 +464,7 @@ class NativeCopy:
     stale: tuple[Path, ...] = ()
     databases: tuple[Path, ...] = ()
     landed: int | None = None
+    promotes_empty: bool = True
 
 
 @frozen

@@ -388,7 +388,10 @@ def run_copy(copy: NativeCopy, table: pa.Table) -> None:
             connection.execute(sql).fetchall()
         connection.commit()  # durable: ok - a scratch target of the suite
     for aside, final in copy.moves:
-        aside.replace(final)  # durable: ok - a scratch target of the suite
+        if table.num_rows or copy.promotes_empty:
+            aside.replace(final)  # durable: ok - a scratch target of the suite
+        else:
+            aside.unlink()  # durable: ok - a scratch target of the suite
 
 
 def _ways(case: Case, strategy: WriteStrategy) -> Iterator[Any]:

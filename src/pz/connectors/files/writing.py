@@ -6,6 +6,8 @@ database first. So a file has the same bytes whichever way it was written.
 
 from __future__ import annotations
 
+import os
+import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from pz.connectors.contract import (
     Column,
     ConnectorError,
     NativeCopy,
+    OutputProbe,
     OutputSpec,
     PermanentError,
     WriteResult,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["FileSession", "FileSink", "FileTarget", "file_name"]
 
 _STAGED = "batches"
+_CHAIN = "[0-9]{8}T[0-9]{9}Z-[0-9a-f]{4}"
+"""What tells the files of an append apart: the id of the run with which their chain of retries began."""
 
 
 def file_name(output: OutputSpec, extension: str) -> str:
@@ -57,6 +62,19 @@ def file_name(output: OutputSpec, extension: str) -> str:
     if output.strategy is WriteStrategy.APPEND:
         return f"{entity}-{output.origin}-{output.node[:8]}.{extension}"
     return f"{entity}.{extension}"
+
+
+def _holds_output(directory: Path, output: OutputSpec) -> bool:
+    """Whether an append has a file there, of any run: also one of another format, or from when it replaced.
+
+    By the whole name: the files of the output ``orders-old`` are none of ``orders``.
+    """
+    written = re.compile(rf"{re.escape(output.entity)}(-({_CHAIN}|{re.escape(output.origin)})-[0-9a-f]{{8}})?\.[a-z].*")
+    try:
+        with os.scandir(directory) as found:
+            return any(written.fullmatch(entry.name) is not None for entry in found)
+    except FileNotFoundError:
+        return False
 
 
 def _require_room(root: FileRoot, directory: Path, final: Path) -> None:
@@ -93,6 +111,11 @@ class FileTarget:
         _require_room(root, directory, directory / name)
         aside = directory / f".{name}.{output.node[:8]}-{uuid.uuid4().hex[:12]}.tmp"
         return cls(directory, directory / name, aside, options)
+
+    def writes_empty(self, output: OutputSpec) -> bool:
+        """Whether a write without rows makes a file: not beside those that an append has, unless it replaces its own."""
+        appends = output.strategy is WriteStrategy.APPEND
+        return not appends or self.final.exists() or not _holds_output(self.directory, output)
 
     def leftovers(self, output: OutputSpec) -> tuple[Path, ...]:
         """Files that dead attempts at this output left beside the target."""
@@ -162,7 +185,18 @@ class FileSink:
             moves=((target.aside, target.final),),
             directories=(target.directory,),
             stale=target.leftovers(output),
+            promotes_empty=target.writes_empty(output),
         )
+
+    def probe_output(self, output: OutputSpec) -> OutputProbe:
+        """Whether there is a file of the output: for an append, one of any run.
+
+        Raises PermanentError as `native_copy`. Columns are not told: a file has its own.
+        """
+        target = FileTarget.of(self._root, output)
+        if output.strategy is WriteStrategy.APPEND:
+            return OutputProbe(_holds_output(target.directory, output))
+        return OutputProbe(target.final.exists())
 
     def place_of(self, output: OutputSpec) -> str | None:
         """The file; every append has its own."""
@@ -176,7 +210,7 @@ class FileSink:
         target = FileTarget.of(self._root, output)
         for leftover in target.leftovers(output):
             remove(leftover, Step.SINK_PREPARE)
-        return FileSession(target, schema, output.columns)
+        return FileSession(target, schema, output.columns, target.writes_empty(output))
 
     def explain(self, error: Exception) -> ConnectorError | None:
         """DuckDB's error about a value that the format cannot hold; one about the files that are read is the source's."""
@@ -189,8 +223,11 @@ class FileSink:
 class FileSession:
     """Collects batches in a private database on disk; nothing is visible before commit."""
 
-    def __init__(self, target: FileTarget, schema: pa.Schema, columns: Sequence[Column] | None) -> None:
+    def __init__(
+        self, target: FileTarget, schema: pa.Schema, columns: Sequence[Column] | None, writes_empty: bool
+    ) -> None:
         self._target = target
+        self._writes_empty = writes_empty
         self._rows = 0
         self._batches = 0
         self._finished = False
@@ -228,12 +265,14 @@ class FileSession:
         self._batches += 1
 
     def commit(self) -> WriteResult:
-        """Write the file beside its place, then put it there. Without batches: a valid file without rows."""
+        """Write the file beside its place, then put it there. Without rows: a valid file that tells the columns, or none."""
         import duckdb
 
         self._check_open()
         self._finished = True
         target = self._target
+        if not self._rows and not self._writes_empty:
+            return WriteResult(0, self._batches)
         try:
             with step(Step.SINK_PREPARE):
                 make_dirs(target.directory)

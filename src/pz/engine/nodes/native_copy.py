@@ -57,11 +57,13 @@ class NativeWrite:
             with explained(sink):
                 written = self._in_one_transaction(context, cursor, copy, relation)
         except BaseException:
-            for aside, _ in copy.moves:
-                aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
+            _discard(copy)
             raise
-        for aside, final in copy.moves:
-            promote(aside, final)
+        if written or copy.promotes_empty:
+            for aside, final in copy.moves:
+                promote(aside, final)
+        else:
+            _discard(copy)
         for database in copy.databases:
             fsync_dir(database.parent)
         return written
@@ -84,3 +86,8 @@ class NativeWrite:
                     self.observe(cursor)
             self.committing = True
         return rows
+
+
+def _discard(copy: NativeCopy) -> None:
+    for aside, _ in copy.moves:
+        aside.unlink(missing_ok=True)  # durable: ok - a temporary file that nobody has seen
