@@ -500,3 +500,28 @@ def test_what_a_node_cannot_let_go_of_fails_the_node_and_ends_the_run(
     }
     result = run(project(tmp_path, files))
     assert (result.status, result.exit_code) == (RunStatus.COMPLETED_WITH_FAILURES, 1)
+
+
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (("01/02/2024", "03/04/2024"), 1),
+        (("01/02/2024", "13/02/2024"), 0),
+        (("2024-05-01", "2024-05-11"), 0),
+        (("01/02/2024 10:00:00", "02/02/2024 11:00:00"), 1),
+    ],
+)
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_date_that_may_be_read_in_two_ways_is_told_once_on_every_way(
+    tmp_path: Path, days: tuple[str, ...], told: int, staged: bool
+) -> None:
+    files = {"data/people.csv": "\n".join(["id,day", *(f"{n},{day}" for n, day in enumerate(days)), ""])}
+    if staged:
+        files["pipelines/configs/people.yml"] = "pipeline: people\nchecks:\n  - not_null: [id]\n"
+    demo = project(tmp_path, {**files, "pipelines/people.sql": COPY})
+    result, events = events_of(demo)
+    assert {node.fused for node in result.nodes} == {None if staged else True}
+    codes = [event.get("code") for event in events]
+    assert codes.count("PZ0524") == told
+    answer = invoke("run", "--all", project=demo)
+    assert (answer.out + answer.err).count("ISO dates") == told

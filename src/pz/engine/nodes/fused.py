@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pz.connectors.contract import BatchOptions, LiveScanningSource, NativeScan, Source
 from pz.durable import Step, step
+from pz.engine.nodes import lints
 from pz.engine.nodes.batches import BatchStream, reader
 from pz.engine.nodes.explain import explained
 from pz.engine.nodes.known_columns import columns_known
@@ -82,6 +83,8 @@ def run_chain(context: NodeContext, nodes: Sequence[Node]) -> tuple[int, int, in
         write = NativeWrite(scan.before, moved)
         with computing_rows(context, pipeline, sink_node.name):
             written = deliver_native(context, sink_node, sink, cursor, output, relation, write)
+        if scan.schema_inferred:
+            lints.warn_about_dates(context, source_node, scan)
     return (seen[0] if seen else written, written, written)
 
 

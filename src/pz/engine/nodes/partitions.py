@@ -80,7 +80,7 @@ def load(context: NodeContext, landing: Landing, source: Source) -> tuple[Outcom
         done = ledger.finish(cursor, landing.facts(cursor))
     counts = {"total": len(parts), "completed": len(todo), "reused": len(done_before), "resumed": work.resumed}
     if work.inferred is not None:
-        lints.warn_about_inference(context, landing, work.inferred)
+        lints.warn_about_inference(context, node, work.inferred)
     return landing.outcome(done, partitions=counts), done
 
 

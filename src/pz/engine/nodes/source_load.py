@@ -80,7 +80,7 @@ def _load_native(context: NodeContext, landing: Landing, scan: NativeScan) -> tu
             scan.verify()
         done = complete_node(tx, landing.node.id, (landing.node.relation,), landing.facts(cursor))
     if scan.schema_inferred:
-        lints.warn_about_inference(context, landing, scan)
+        lints.warn_about_inference(context, landing.node, scan)
     return landing.outcome(done), done
 
 
