@@ -164,6 +164,7 @@ class TestWriting:
         with pytest.raises(PermanentError, match="no column 'extra'") as caught:
             write(tmp_path, way, output(strategy, keys=keys), "SELECT 2::INTEGER AS a, 3 AS extra")
         assert caught.value.code is Code.PZ0780
+        assert "let `schema_policy: additive` add it" in (caught.value.hint or "")
         assert shown(tmp_path, "SELECT * FROM t") == [(1,)]
 
     @every_way
@@ -174,6 +175,21 @@ class TestWriting:
         assert caught.value.code is Code.PZ0780
         assert "'a' is INTEGER, not DOUBLE" in caught.value.message
         assert "'b' is DATE, not VARCHAR" in caught.value.message
+        assert "drop the table and run with --full-refresh; no schema_policy changes a type" in (
+            caught.value.hint or ""
+        )
+        assert "additive" not in (caught.value.hint or "")
+
+    @every_way
+    @pytest.mark.parametrize("policy", [SchemaPolicy.ADDITIVE, SchemaPolicy.EVOLVE])
+    def test_no_policy_changes_a_type_and_the_hint_offers_none(
+        self, policy: SchemaPolicy, way: str, tmp_path: Path
+    ) -> None:
+        target(tmp_path, "CREATE TABLE t (a DOUBLE)")
+        wanted = output(WriteStrategy.APPEND, schema_policy=policy)
+        with pytest.raises(PermanentError, match="'a' is DOUBLE, not DECIMAL") as caught:
+            write(tmp_path, way, wanted, "SELECT 1.5::DECIMAL(10, 2) AS a")
+        assert "additive" not in (caught.value.hint or "")
 
     @every_way
     def test_a_wider_target_column_takes_the_rows(self, way: str, tmp_path: Path) -> None:

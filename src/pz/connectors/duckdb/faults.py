@@ -12,6 +12,7 @@ __all__ = ["explain"]
 _OURS = re.compile(r"(?:^|\nError: )Invalid Input Error: \[pz (PZ\d{4})\] (.*)")
 _SCHEMA = re.compile(r"Schema with name (.+?) does not exist")
 _MADE_BY = re.compile(r"was created with (an? )?(.+?)\.\s")
+_RETYPED = re.compile(r"column '.+' is .+, not ")
 _TABLE = re.compile(r"Table with name (.+?) does not exist")
 
 
@@ -19,8 +20,21 @@ def explain(error: Exception, path: str) -> ConnectorError | None:
     """Say what DuckDB's error means for the file at ``path``; None for an error that says nothing about it."""
     text = str(error)
     if ours := _OURS.search(text):
-        return PermanentError(ours[2].strip(), code=Code(ours[1]))
+        return PermanentError(ours[2].strip(), code=Code(ours[1]), hint=_way_out(ours[2]))
     return _about_file(text, path) or _about_content(text, path)
+
+
+def _way_out(differences: str) -> str | None:
+    """What helps where a table does not fit: a policy adds columns, and nothing changes the type of one that is there."""
+    hints = []
+    if "it has no column '" in differences:
+        hints.append("leave the new column out, add it to the table, or let `schema_policy: additive` add it")
+    if _RETYPED.search(differences):
+        hints.append(
+            "cast to the table's type in the pipeline, or change the type there (ALTER TABLE), or drop the table and run with "
+            "--full-refresh; no schema_policy changes a type"
+        )
+    return "; ".join(hints) or None
 
 
 def _about_file(text: str, path: str) -> ConnectorError | None:
