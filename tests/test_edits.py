@@ -492,6 +492,39 @@ def test_another_output_is_refused_and_one_less_is_not(tmp_path: Path) -> None:
     assert (held(tmp_path), held(tmp_path, "p")) == ([0, 1, 2], [0, 1])
 
 
+@pytest.mark.parametrize("strategy", [APPEND, MERGE])
+def test_a_new_output_beside_another_gets_what_was_delivered_before_it_as_its_refusal_advises(
+    tmp_path: Path, strategy: str
+) -> None:
+    def into(name: str, sql: str, read: str = READ) -> dict[str, str]:
+        sql = sql.replace("'o'", f"'{name}'").replace(READ, "SELECT * FROM {{ ref('read') }}")
+        return {"pipelines/read.sql": read, f"pipelines/{name}.sql": sql}
+
+    grow(tmp_path, 0, 3)
+    ran(tmp_path, into("o", strategy))
+    told = refused(tmp_path, into("q", MERGE))
+    assert "`pz run --select target.q --full-refresh`" in told
+    assert ("add every row once more to 'target.o'" in told) is (strategy is APPEND)
+    state = edit(tmp_path, {}).state.show()
+    grow(tmp_path, 3, 4)
+    backfill = edit(tmp_path, {}).run(select="target.q", full_refresh=True)
+    assert (backfill.exit_code, held(tmp_path, "q")) == (0, [0, 1, 2, 3])
+    assert edit(tmp_path, {}).state.show() == state
+    grow(tmp_path, 4, 5)
+    ran(tmp_path, into("q", MERGE, READ.replace("cursor: 'id'", "cursor: 'id', start: 'from_state'")))
+    grow(tmp_path, 5, 6)
+    assert ran(tmp_path, into("q", MERGE)) == []
+    assert held(tmp_path) == held(tmp_path, "q") == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_only_output_of_a_dataset_starts_over_with_it(tmp_path: Path) -> None:
+    grow(tmp_path, 0, 3)
+    ran(tmp_path, flow(MERGE))
+    told = refused(tmp_path, flow(MERGE.replace("'o'", "'q'")))
+    assert "run with --full-refresh to read everything again" in told
+    assert "--select" not in told
+
+
 def test_a_new_sync_is_a_first_run(tmp_path: Path) -> None:
     grow(tmp_path, 0, 2)
     ran(tmp_path, flow(MERGE.replace(SYNC, "")))

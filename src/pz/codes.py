@@ -797,7 +797,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0780: CodeInfo(
         "run",
         "A table of a DuckDB file cannot take what is written: other columns or types, or a constraint.",
-        "Align the pipeline's columns and types with the table; `schema_policy: additive` adds new columns, and changes no type.",
+        "Align columns and types with the table; `schema_policy: additive` adds columns and changes no type.",
     ),
     Code.PZ0781: CodeInfo(
         "run", "A file is not a DuckDB database that this version can open.", "Correct the `path` of the connection."

@@ -232,6 +232,11 @@ class _Resolver:
             self._bindings[node.id],
             cursor=node.read.sync.cursor,
             to_create=self._probed.to_create,
+            appends=[
+                sink.name
+                for sink in outputs_below(self._prepared.graph, node)
+                if sink.write.strategy is WriteStrategy.APPEND
+            ],
             from_state=from_state,
         )
 

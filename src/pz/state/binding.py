@@ -17,7 +17,7 @@ _START_OVER = "run with --full-refresh to read everything again"
 _MOVED = (
     f"{_START_OVER}, or declare `sync: {{ start: from_state }}` where the new place goes on where the old one ended"
 )
-_NEW_OUTPUT = f"{_START_OVER}, or declare `sync: {{ start: from_state }}` to deliver only what comes from now on"
+_FROM_NOW_ON = "declare `sync: { start: from_state }` to deliver only what comes from now on"
 
 
 def check_binding(
@@ -27,13 +27,14 @@ def check_binding(
     *,
     cursor: str | None = None,
     to_create: Collection[str] = (),
+    appends: Collection[str] = (),
     from_state: bool = False,
 ) -> tuple[Problem, ...]:
     """Say why the stored state of dataset ``key`` must not be used ``here``; empty when it may (all are PZ0705).
 
-    ``to_create`` names the outputs whose target does not exist yet; ``from_state`` is the consent to get only what comes
-    from now on: in new outputs, at another path, from another path. A full refresh uses no state, so there is nothing to
-    check then.
+    ``to_create`` names the outputs whose target does not exist yet, ``appends`` those that append; ``from_state`` is the
+    consent to get only what comes from now on: in new outputs, at another path, from another path. A full refresh uses no
+    state, so there is nothing to check then.
     """
     problems: list[Problem] = []
     earned = stored.binding
@@ -57,11 +58,23 @@ def check_binding(
             problems.append(_refusal(said, _MOVED))
         elif output not in earned.outputs:
             said = f"output '{output}' never got what '{key}' had delivered before its stored state"
-            problems.append(_refusal(said, _NEW_OUTPUT))
+            problems.append(_refusal(said, _backfill(output, here, appends, known=False)))
         elif output in to_create:
             said = f"the target of output '{output}' does not exist, but '{key}' has stored state"
-            problems.append(_refusal(said, _NEW_OUTPUT))
+            problems.append(_refusal(said, _backfill(output, here, appends, known=True)))
     return tuple(problems)
+
+
+def _backfill(output: str, here: Binding, appends: Collection[str], *, known: bool) -> str:
+    """How an output comes to what was delivered before it: alone, where others beside it have that already."""
+    beside = sorted(here.outputs.keys() - {output})
+    if not beside:
+        return f"{_START_OVER}, or {_FROM_NOW_ON}"
+    consent = "" if known else ", then run once with `sync: { start: from_state }`"
+    twice = ", ".join(f"'{name}'" for name in beside if name in appends)
+    warning = f"; --full-refresh for all would add every row once more to {twice}" if twice else ""
+    alone = f"run `pz run --select {output} --full-refresh`, which gives it everything and leaves the state{consent}"
+    return f"{alone}; or {_FROM_NOW_ON}{warning}"
 
 
 def redefined(stored: Entry, here: Binding) -> tuple[str, ...]:
