@@ -82,9 +82,11 @@ def run_native(connection: duckdb.DuckDBPyConnection, copy: NativeCopy, relation
     rows = 0
     try:
         for statement in copy.statements:
-            result = connection.execute(statement.replace("{relation}", relation).replace("{rows}", str(rows)))
+            result = connection.execute(statement.replace("{relation}", relation))
             if "{relation}" in statement:
                 (rows,) = result.fetchone() or (0,)
+        for statement in copy.counted:
+            connection.execute(statement.replace("{rows}", str(rows)))
     except duckdb.Error:
         connection.execute("ROLLBACK")
         raise
@@ -270,6 +272,11 @@ class TestWriting:
                 write(tmp_path, way, output(strategy, entity, keys=keys), f"SELECT {listed}")
             quoted = entity.replace('"', '""')
             assert [row[0] for row in shown(tmp_path, f'DESCRIBE "{quoted}"')] == names
+
+    @every_way
+    def test_a_name_in_braces_is_a_name(self, way: str, tmp_path: Path) -> None:
+        write(tmp_path, way, output(WriteStrategy.APPEND, "{rows}"), 'SELECT 1 AS "{rows}"')
+        assert shown(tmp_path, 'SELECT "{rows}" FROM "{rows}"') == [(1,)]
 
     @every_way
     def test_a_schema_is_used_but_not_created(self, way: str, tmp_path: Path) -> None:

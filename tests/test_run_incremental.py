@@ -372,3 +372,10 @@ def test_batches_may_come_with_their_columns_in_the_order_in_which_they_were_ask
         made.execute("CREATE TABLE ev AS SELECT 1 AS id, 'a' AS what, TIMESTAMP '2024-01-01' AS at")
     assert errors(run(opened)) == {}
     assert shop(tmp_path) == [(1, "a")]
+
+
+def test_a_dataset_without_any_cursor_value_is_told_to_come_again(tmp_path: Path) -> None:
+    write_events(tmp_path, (1, None, "none"))
+    said: list[Event] = []
+    run(demo(tmp_path, MERGE), on_event=said.append)
+    assert any("every run reads them again" in event.message for event in said if isinstance(event, Notice))

@@ -452,8 +452,8 @@ class NativeCopy:
     are leftovers of dead attempts at the same output; the engine, which holds the output's lock, removes them first.
     ``databases`` are the DuckDB files that the statements write to: the engine makes one that is missing, and flushes their
     directories after the commit, since DuckDB flushes the content of its log file and not its name. ``landed``: the rows of
-    this very slice that an earlier attempt left with its mark; the engine then runs nothing. A statement that moves no rows
-    may contain ``{rows}``, the number of rows moved before it.
+    this very slice that an earlier attempt left with its mark; the engine then runs nothing. ``counted`` are statements that
+    come last in the transaction; in them ``{rows}`` is the number of rows moved.
     """
 
     statements: tuple[str, ...]
@@ -465,6 +465,7 @@ class NativeCopy:
     databases: tuple[Path, ...] = ()
     landed: int | None = None
     promotes_empty: bool = True
+    counted: tuple[str, ...] = ()
 
 
 @frozen

@@ -312,7 +312,10 @@ class _Resolver:
         if policy is NullCursor.REFUSE:
             self._problems.add(_at(node, Problem(Code.PZ0712, f"dataset '{node.key}' {told}")))
         elif policy is NullCursor.DEFAULT:
-            self._warn(node, Code.PZ0712, f"{told}; they are read only when the dataset is read from its beginning")
+            again = "they are read only when the dataset is read from its beginning"
+            if probe.upper is None:
+                again = "no row has one, so no state can be stored, and every run reads them again"
+            self._warn(node, Code.PZ0712, f"{told}; {again}")
 
     def _warn(self, node: SourceNode, code: Code | None, message: str, severity: Severity = Severity.WARNING) -> None:
         place = node.location

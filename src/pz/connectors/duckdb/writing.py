@@ -57,7 +57,8 @@ class DuckDbSink:
             return None
         writing = Writing(output, self._place.table(output.entity), "{relation}", output.columns or ())
         return NativeCopy(
-            statements=(*writing.mark("0"), *writing.prepare(), *writing.write(), *writing.count_mark("{rows}")),
+            statements=(*writing.mark("0"), *writing.prepare(), *writing.write()),
+            counted=writing.count_mark("{rows}"),
             mechanism="write to attached duckdb file",
             setup=(self._place.attach,),
             databases=(self._place.path,),

@@ -77,13 +77,14 @@ class NativeWrite:
                 cursor.execute(statement)
             for statement in copy.statements:
                 context.cancel.raise_if_set()
-                if RELATION not in statement:
-                    cursor.execute(statement.replace(ROWS, str(rows)))
-                    continue
-                row = first_row(cursor.execute(statement.replace(RELATION, relation)))
-                rows = int(row[0]) if row and isinstance(row[0], int) else rows
-                if self.observe is not None:
-                    self.observe(cursor)
+                result = cursor.execute(statement.replace(RELATION, relation))
+                if RELATION in statement:
+                    row = first_row(result)
+                    rows = int(row[0]) if row and isinstance(row[0], int) else rows
+                    if self.observe is not None:
+                        self.observe(cursor)
+            for statement in copy.counted:
+                cursor.execute(statement.replace(ROWS, str(rows)))
             self.committing = True
         return rows
 
