@@ -210,6 +210,38 @@ def test_truncate_is_refused_with_the_way_out_and_that_of_another_table_is_not(
     assert differences(database) == []
 
 
+def test_after_a_truncate_the_limit_is_enough_where_deletes_are_followed(tmp_path: Path, database: Database) -> None:
+    captured(database, "id int PRIMARY KEY, name text, big text", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    opened = replica(tmp_path, database, write=", snapshot_delete_limit: 1")
+    assert errors(run(opened)) == {}
+    database.run("TRUNCATE orders", "INSERT INTO orders VALUES (4, 'd')")
+    told = str(errors(run(opened)))
+    assert "PZ0746" in told
+    assert "snapshot_delete_limit" in told
+    assert errors(run(opened, full_refresh=True)) == {}
+    assert differences(database) == []
+
+
+def test_the_lines_say_what_was_inserted_updated_and_deleted(tmp_path: Path, database: Database) -> None:
+    captured(
+        database,
+        "id int PRIMARY KEY, name text, big text",
+        "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
+    )
+    opened = replica(tmp_path, database)
+    first = invoke("run", project=opened).out
+    assert "inserted" not in first
+    database.run(
+        "DELETE FROM orders WHERE id < 3",
+        "UPDATE orders SET name = 'x' WHERE id = 3",
+        "INSERT INTO orders VALUES (9, 'i')",
+    )
+    lines = invoke("run", project=opened).out.splitlines()
+    assert any("orders 2 rows" in line and line.endswith("(1 inserted, 1 updated, 2 deleted)") for line in lines)
+    (sink,) = (line for line in lines if "dst.copy.orders" in line)
+    assert sink.endswith("(2 deleted)")
+
+
 # --- snapshots again
 
 
@@ -308,7 +340,10 @@ def test_a_slot_that_is_gone_or_has_moved_is_told_and_the_way_out_works(tmp_path
     opened = replica(tmp_path, database)
     assert errors(run(opened)) == {}
     database.run("DELETE FROM orders WHERE id = 1", "SELECT pg_drop_replication_slot('pz_src_orders')")
-    assert "PZ0744" in str(errors(run(opened)))
+    told = str(errors(run(opened)))
+    assert "PZ0744" in told
+    assert "pz cdc drop" not in told
+    assert "run with --full-refresh" in opened.cdc.status()[0].details[0]
     database.run("SELECT pg_create_logical_replication_slot('pz_src_orders', 'pgoutput')")
     told = str(errors(run(opened)))
     assert "PZ0744" in told
@@ -316,6 +351,19 @@ def test_a_slot_that_is_gone_or_has_moved_is_told_and_the_way_out_works(tmp_path
     assert not opened.cdc.status()[0].healthy
     assert "dropped" in opened.cdc.drop("src.orders")
     assert token(tmp_path) is None
+    assert errors(run(opened)) == {}
+    assert differences(database) == []
+
+
+def test_a_full_refresh_alone_is_the_way_out_of_a_lost_slot(tmp_path: Path, database: Database) -> None:
+    captured(
+        database, "id int PRIMARY KEY, name text, big text", "INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c')"
+    )
+    opened = replica(tmp_path, database)
+    assert errors(run(opened)) == {}
+    database.run("DELETE FROM orders WHERE id = 1", "SELECT pg_drop_replication_slot('pz_src_orders')")
+    assert errors(run(opened, full_refresh=True)) == {}
+    database.run("INSERT INTO orders VALUES (4, 'd')")
     assert errors(run(opened)) == {}
     assert differences(database) == []
 
@@ -333,6 +381,8 @@ def test_status_tells_position_retained_bytes_and_health(tmp_path: Path, databas
     assert before.details == ("slot pz_src_orders is not there yet; the next run makes it",)
     told = invoke("cdc", "status", project=opened)
     assert (told.code, "not run yet" in told.out, "unhealthy" in told.out) == (0, True, False)
+    (shown,) = json.loads(invoke("cdc", "status", "--json", project=opened).out)
+    assert (shown["slot"], shown["health"], shown["stored"]) == ("pz_src_orders", "not run yet", None)
     assert errors(run(opened)) == {}
     (after,) = opened.cdc.status()
     assert (after.healthy, after.details) == (True, ())
@@ -346,9 +396,9 @@ def test_status_tells_position_retained_bytes_and_health(tmp_path: Path, databas
     assert slot(database)["confirmed"] == after.stored, "nothing of that dropped it"
     assert (
         invoke("cdc", "drop", "src.orders", "--yes", project=opened).out
-        == "src.orders: slot pz_src_orders was dropped\n"
+        == "src.orders: slot pz_src_orders was dropped; the next run reads the whole table\n"
     )
-    assert opened.cdc.drop("src.orders") == "slot pz_src_orders did not exist"
+    assert opened.cdc.drop("src.orders") == "slot pz_src_orders did not exist; the next run reads the whole table"
     with pytest.raises(ProjectError, match="change capture"):
         opened.cdc.drop("src.nothing")
 

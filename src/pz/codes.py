@@ -769,7 +769,7 @@ CODES: dict[Code, CodeInfo] = {
     ),
     Code.PZ0718: CodeInfo(
         "run, warning",
-        "A dataset was read by change capture and is not any more; its source still keeps its log for it.",
+        "A dataset is not read by change capture any more: its deletes are not followed, and its source keeps its log.",
         "Let go of it with `pz cdc drop`; `pz cdc status` shows how much is kept.",
     ),
     Code.PZ0719: CodeInfo(
@@ -825,7 +825,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0744: CodeInfo(
         "run",
         "Changes were lost: the replication slot is gone, was invalidated, or has moved past the stored position.",
-        "Run `pz cdc drop` for the dataset, then run with `--full-refresh`.",
+        "Run with `--full-refresh`; a declared slot that was invalidated has to go by `pz cdc drop` before that.",
     ),
     Code.PZ0745: CodeInfo(
         "run",
@@ -835,7 +835,7 @@ CODES: dict[Code, CodeInfo] = {
     Code.PZ0746: CodeInfo(
         "run",
         "A captured table was truncated; a merge cannot follow that.",
-        "Empty the destination by hand, then run with `--full-refresh`.",
+        "Run with `--full-refresh`; with `on_delete: ignore`, or over `snapshot_delete_limit`, empty the target first.",
     ),
     Code.PZ0747: CodeInfo(
         "probe, run",

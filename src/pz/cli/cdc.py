@@ -9,7 +9,7 @@ from pz.cli.command import Group, Invocation, group, verb
 from pz.cli.confirm import DryRun, Yes, confirmed, require_somebody
 from pz.cli.failures import ExitCode
 from pz.cli.help import ALWAYS_EXITS, Page
-from pz.cli.jsontext import to_json
+from pz.cli.jsontext import plain, to_json
 from pz.cli.options import AsJson
 from pz.cli.output import printable
 from pz.cli.parameters import argument
@@ -41,7 +41,8 @@ _STATUS = Page(
     """One row per dataset: the slot, the stored position, the bytes of log that the database keeps for it, and its health. Below
     stands what is wrong, and what to do. A dataset that was not run yet has no slot and no position; its first run makes
     them, and until then nothing is wrong with it. One that is not captured any more is not healthy as long as its slot is
-    there.""",
+    there. With --json, `slot`, `stored`, `retainedBytes` and `health` are the columns of the table, `healthy` is false
+    where the exit code is 1, and `position` is the slot once more.""",
     (("pz cdc status", "all"), ("pz cdc status --json", "for programs")),
     _STATUS_EXITS,
 )
@@ -70,7 +71,7 @@ def status(cli: Invocation, as_json: AsJson = False) -> int:
     """Print how captured datasets stand."""
     found: tuple[ShownCapture, ...] = cli.open().cdc.status()
     if as_json:
-        cli.output.out.write(to_json(found))
+        cli.output.out.write(to_json([{**plain(s), "slot": s.position, "health": s.health} for s in found]))
     elif found:
         rows = [(s.key, s.position, s.stored or "-", _bytes(s.retained_bytes), s.health) for s in found]
         print_table(cli.output, ("dataset", "slot", "stored", "retained bytes", "health"), rows)

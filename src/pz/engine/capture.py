@@ -72,8 +72,9 @@ def tell_left_captures(prepared: Prepared) -> tuple[Problem, ...]:
     return tuple(
         Problem(
             Code.PZ0718,
-            f"'{key}' was read by change capture and is not any more, but its source still keeps its log for it",
-            hint=f"let go of it with `pz cdc drop {key}`",
+            f"'{key}' was read by change capture and is not any more: its deletes are not followed, and its source still "
+            "keeps its log for it",
+            hint=f"let go of it with `pz cdc drop {key}`, or declare `sync: {{ mode: cdc }}` again",
             severity=Severity.WARNING,
         )
         for key, entry in sorted(left.items())

@@ -129,7 +129,7 @@ def _would_drop(prepared: Prepared, key: str, state_dir: Path) -> str:
         what = f"find no slot {shown.position}"
     else:
         what = f"drop slot {shown.position}, for which {shown.retained_bytes} bytes of log are kept,"
-    return f"{what} and forget the stored position; the next run reads the whole table"
+    return f"{what} and forget the stored position{_next_run(prepared, key)}"
 
 
 def _drop(prepared: Prepared, key: str, state_dir: Path) -> str:
@@ -144,7 +144,13 @@ def _drop(prepared: Prepared, key: str, state_dir: Path) -> str:
     raw = store.raw.read().get(key)
     if raw is not None:
         store.raw.remove(key, seen=raw)
-    return said
+    return f"{said}{_next_run(prepared, key)}"
+
+
+def _next_run(prepared: Prepared, key: str) -> str:
+    """What comes of it, for a dataset that is still captured."""
+    still = any(node.key == key for node in captured(prepared))
+    return "; the next run reads the whole table" if still else ""
 
 
 def _to_drop(prepared: Prepared, key: str, entry: Entry | None) -> tuple[DatasetSpec, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from pz.cli.render.lines import error_lines, node_word, skip_reason
+from pz.cli.render.lines import changes, error_lines, node_word, skip_reason
 from pz.events import Event, NodeCompleted, NodeProgress, NodeStarted, OutlineNode, RetryScheduled, RunStarted
 
 __all__ = ["Board", "Phase", "Row", "chosen"]
@@ -71,7 +71,7 @@ class Board:
     def _complete(self, event: NodeCompleted) -> None:
         row = self._row(event.node_id, event.kind, event.node_name)
         row.phase = Phase.FAILED if event.status == "failed" else Phase.FINISHED
-        row.word, row.rows, row.remark = node_word(event), event.rows, skip_reason(event)
+        row.word, row.rows, row.remark = node_word(event), event.rows, skip_reason(event) or changes(event)
         row.seconds, row.errors = event.duration_ms / 1000, tuple(error_lines(event))
         self._finished += 1
         row.order = self._finished

@@ -24,6 +24,7 @@ from pz.events import (
 
 __all__ = [
     "Repeats",
+    "changes",
     "completed_line",
     "counted",
     "error_lines",
@@ -51,11 +52,12 @@ def node_word(event: NodeCompleted) -> str:
 def completed_line(event: NodeCompleted, *, counted: bool = True, verbose: bool = False) -> str:
     """``ok orders 3 rows 12 ms``; no rows for what is not ``counted``; ``verbose``: also kind and accounting blocks.
 
-    A skip says for which failed node: ``skip lake.orders 0 rows 0 ms (orders failed)``.
+    A skip says for which failed node: ``skip lake.orders 0 rows 0 ms (orders failed)``; captured changes by their kind:
+    ``ok crm.orders 2 rows 12 ms (1 inserted, 1 updated, 2 deleted)``.
     """
     rows = f" {event.rows} rows" if counted or event.rows else ""
     line = f"{node_word(event)} {event.node_name}{rows} {event.duration_ms} ms"
-    if reason := skip_reason(event):
+    if reason := skip_reason(event) or changes(event):
         line += f" ({reason})"
     return f"{line} [{', '.join((event.kind, *_blocks(event)))}]" if verbose else line
 
@@ -63,6 +65,15 @@ def completed_line(event: NodeCompleted, *, counted: bool = True, verbose: bool 
 def skip_reason(event: NodeCompleted) -> str:
     """``orders failed`` of a node that was skipped for another; else empty."""
     return "" if event.skipped_for is None else f"{event.skipped_for} failed"
+
+
+def changes(event: NodeCompleted) -> str:
+    """The kinds of the changes that were captured, and the deletes that an output got; empty where all are inserts."""
+    words = {"inserts": "inserted", "updates": "updated", "deletes": "deleted"}
+    found = {word: (event.cdc or {}).get(kind, 0) for kind, word in words.items()}
+    if not (found["updated"] or found["deleted"]):
+        return ""
+    return ", ".join(f"{count} {word}" for word, count in found.items() if count)
 
 
 def _blocks(event: NodeCompleted) -> list[str]:

@@ -52,8 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "CapturePartition", "SnapshotPiece", "capturable", "refuse_options"]
 
 SNAPSHOT_LSN = "0" * 16 + "-" + "0" * 9
-LOST = "run `pz cdc drop` for the dataset, then run with --full-refresh"
+LOST = "run with --full-refresh, which makes the slot anew"
 RESTART = "run once with --full-refresh"
+DROP = "run `pz cdc drop` for one of the datasets of this slot, then all of them with --full-refresh"
 
 # COPY hands over one message at a time, so the client holds one, however long the window is.
 PEEK = """
@@ -246,7 +247,7 @@ class CapturePartition:
         if found is not None:
             found.require_ours()
             if self.capture.shared and found.lost:
-                raise _lost(self.capture, f"replication slot {quote(found.name)} was invalidated")
+                raise _lost(self.capture, f"replication slot {quote(found.name)} was invalidated", DROP)
         return found
 
     @property
@@ -279,7 +280,7 @@ class CapturePartition:
                 raise _lost(capture, "the server's log ends before the stored position: it was restored or replaced")
             window = ChangeWindow(capture.relation, shape, prior.lsn, target)
             closing.callback(window.close)
-            with lost_slot(capture.subject, LOST):
+            with lost_slot(capture.subject, _way_out(capture)):
                 yield from self._stream(control, window, target, options, cancel)
             self._keys, self._token = shape.keys, Token(target, shape)
 
@@ -334,6 +335,11 @@ def _with_header(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*header, *batch.columns], schema=schema)
 
 
+def _way_out(capture: Capture) -> str:
+    """A full refresh makes a slot of its own anew, but drops none that other datasets read from."""
+    return DROP if capture.shared else LOST
+
+
 def _lost(capture: Capture, why: str, hint: str = LOST) -> PermanentError:
     return PermanentError(f"{capture.subject}: changes are lost: {why}", hint=hint, code=Code.PZ0744)
 
@@ -345,7 +351,8 @@ def _require_slot(capture: Capture, found: Slot | None, prior: Token) -> None:
         raise _lost(capture, f"replication slot {name} does not exist any more")
     found.require_ours()
     if found.lost:
-        raise _lost(capture, f"replication slot {name} was invalidated, the server has removed log that it needed")
+        why = f"replication slot {name} was invalidated, the server has removed log that it needed"
+        raise _lost(capture, why, _way_out(capture))
     if found.confirmed is None or found.confirmed > prior.lsn:
         raise _lost(capture, f"replication slot {name} has moved past the stored position; somebody else reads from it")
 

@@ -73,7 +73,7 @@ class Token:
         except (ValueError, KeyError, TypeError, AttributeError) as failure:
             raise PermanentError(
                 "the stored position of the captured table cannot be read",
-                hint="run `pz cdc drop` for the dataset, then run with --full-refresh",
+                hint="run with --full-refresh",
                 code=Code.PZ0744,
             ) from failure
 

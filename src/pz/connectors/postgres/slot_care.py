@@ -32,15 +32,15 @@ def move_slots(connection: psycopg.Connection[Any], datasets: Sequence[DatasetSp
 
 
 def status_of(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> CaptureStatus:
-    """What the server keeps for a dataset, and what is wrong."""
+    """What the server keeps for a dataset, what is wrong and what to do about it."""
     name = slot_name(dataset)
     slot, token, details = find_slot(connection, name), None, []
     if dataset.prior_sync_state is not None:
         try:
             token = Token.from_json(dataset.prior_sync_state)
         except ConnectorError as failure:
-            details.append(failure.message)
-    details += _of_slot(name, slot, token)
+            details.append(f"{failure.message}; {failure.hint}")
+    details += _of_slot(name, slot, token, shared=dataset.slot is not None)
     notes = [] if slot is not None or token is not None else [f"slot {name} is not there yet; the next run makes it"]
     table = find_table(connection, Name.of(dataset.entity))
     if table is None:
@@ -51,20 +51,21 @@ def status_of(connection: psycopg.Connection[Any], dataset: DatasetSpec) -> Capt
     return CaptureStatus(name, lsn_text(token.lsn) if token else None, retained, not details, (*details, *notes))
 
 
-def _of_slot(name: str, slot: Slot | None, token: Token | None) -> list[str]:
+def _of_slot(name: str, slot: Slot | None, token: Token | None, *, shared: bool) -> list[str]:
     if slot is None:
-        return [] if token is None else [f"slot {name} does not exist; changes are lost"]
+        return [] if token is None else [f"slot {name} does not exist; changes are lost: run with --full-refresh"]
     try:
         slot.require_ours()
     except ConnectorError as failure:
         return [failure.message]
     found = []
     if slot.lost:
-        found.append(f"slot {name} was invalidated; changes are lost")
+        first = "run `pz cdc drop` for it, then" if shared else "run"
+        found.append(f"slot {name} was invalidated; changes are lost: {first} with --full-refresh")
     if token is None:
         found.append("no position is stored; the next run reads the whole table")
     elif slot.confirmed is not None and slot.confirmed > token.lsn:
-        found.append(f"slot {name} has moved past the stored position; changes are lost")
+        found.append(f"slot {name} has moved past the stored position; changes are lost: run with --full-refresh")
     return found
 
 

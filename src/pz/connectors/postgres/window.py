@@ -30,7 +30,10 @@ MOST_ROWS = 8192
 
 SINCE_2000 = 946_684_800_000_000
 FULL = "set REPLICA IDENTITY FULL on the table, then run once with --full-refresh"
-EMPTY = "empty the destination, then run with --full-refresh"
+EMPTY = (
+    "run with --full-refresh, which removes what is gone where on_delete is delete or soft; where that is more than "
+    "snapshot_delete_limit, or with on_delete ignore, empty the destination first"
+)
 RESTART = "run once with --full-refresh"
 
 

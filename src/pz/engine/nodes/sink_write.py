@@ -158,6 +158,7 @@ class _Delivery:
     sent: int = 0
     resumed: int = 0
     partial: int = 0
+    deleted: int = 0
 
     def run(self) -> Outcome:
         if self.native is not None and not self._marks:
@@ -313,6 +314,8 @@ class _Delivery:
                 "rows_visible": result.rows,
                 "resumed_rows": self.resumed,
             }
+        if self.deleted:
+            blocks["cdc"] = {"deletes": self.deleted}
         return Outcome(result.rows + self.partial, blocks)
 
     def _schema(self) -> pa.Schema:
@@ -376,6 +379,7 @@ class _Delivery:
         keys = ", ".join(quote(key) for key in self.node.write.keys)
         for batch in self.cursor.sql(f"SELECT {keys} FROM {deletes}").to_arrow_reader(BATCH_ROWS):
             session.apply_deletes(batch)
+            self.deleted += batch.num_rows
 
     def _apply_partials(self, session: WriteSession, partials: Sequence[Partial]) -> None:
         if not isinstance(session, PartialUpdateSession):
