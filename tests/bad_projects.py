@@ -331,7 +331,12 @@ COMPILE = [
     Bad("PZ0212", sync("cursor: 'name'"), TWO, "timestamptz"),
     Bad("PZ0213", sync("cursor: 'id', max_window: '10'"), TWO, "initial"),
     Bad("PZ0213", sync("cursor: 'day', initial: '2024-01-02', max_window: '1d', until: '2024-01-01'"), TWO, ""),
-    Bad("PZ0214", sync("cursor: 'id'", head=OUT.replace("'replace'", "'append'")), ONE, "duplicates: accept"),
+    Bad(
+        "PZ0214",
+        sync("cursor: 'id'", head=OUT.replace("'replace'", "'append'")),
+        ONE,
+        "strategy: 'append', duplicates: 'accept')",
+    ),
     Bad("PZ0215", {**p(FINE), "pipelines/q.sql": FINE.replace("'out'", "'other'")}, "", "--all", verbs=(("run",),)),
     Bad(
         "PZ0216",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_faulty_project_opens_and_is_refused_by_what_is_done_with_it(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("asked", "advice"), [("stg_y", "did you mean 'stg_t'?"), ("zz", "a fused chain stages nothing")]
+    ("asked", "advice"),
+    [("stg_y", "did you mean 'stg_t'?"), ("zz", "an ephemeral pipeline and a chain in one statement stage nothing")],
 )
 def test_a_relation_that_was_not_staged_is_named_with_a_near_miss(asked: str, advice: str, tmp_path: Path) -> None:
     result = run(project(tmp_path, FILES))
@@ -105,3 +107,10 @@ def test_a_limit_below_one_is_refused(limit: int, tmp_path: Path) -> None:
         with pytest.raises(pz.ProjectError) as caught:
             call()
         assert caught.value.code == Code.PZ0534
+
+
+def test_a_run_shows_as_one_short_line(tmp_path: Path) -> None:
+    opened = project(tmp_path, FILES)
+    result = run(opened)
+    assert re.fullmatch(rf"<RunResult {result.run_id}: success, \d+ succeeded, 0 failed, 0 skipped>", repr(result))
+    assert repr(opened.runs()) == f"(<RunEntry {result.run_id}: success>,)"

@@ -94,7 +94,7 @@ def test_the_append_refusal_never_advises_the_strategy_that_is_refused_next() ->
         "delivery is at-least-once, so a retried or replayed slice can duplicate rows"
     )
     assert "replace" not in problem.advice
-    assert "duplicates: accept" in problem.advice
+    assert "duplicates: 'accept'" in problem.advice
 
 
 def test_the_replace_refusal_says_what_would_be_lost() -> None:
@@ -125,3 +125,12 @@ def test_a_source_merges_everywhere_only_if_every_sink_below_it_merges() -> None
     }  # fmt: skip
     assert not merges_everywhere(graph, one)
     assert merges_everywhere(Graph((one, pipe, merged)), one)
+
+
+def test_the_hint_of_an_append_is_spelled_as_the_output_is_declared() -> None:
+    at_call = sink(WriteDecl(APPEND))
+    in_yaml = sink(WriteDecl(APPEND, location=Location("connections.yml", 3)))
+    told = [refusal(INCREMENTAL, source("s"), output) for output in (at_call, in_yaml)]
+    hints = [problem.hint or "" for problem in told if problem is not None]
+    assert "sink('lake', 'out', strategy: 'append', duplicates: 'accept')" in hints[0]
+    assert "write:\n  strategy: append\n  duplicates: accept" in hints[1]

@@ -165,7 +165,7 @@ BAD_DATASETS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"format": "csv"}, {}, "csv needs columns"),
     ({"format": "ndjson", "items": "/a"}, {}, "items goes with format: json"),
     ({"allow_close_delimited": True}, {}, "json tells its own end"),
-    ({"items": "data"}, {}, "begins with /, or a JSONPath"),
+    ({"items": "data"}, {}, "option 'items' must begin with / or $"),
     ({"items": "$.["}, {}, "no valid JSONPath"),
     ({"items": "/a", "parents": {"x": "/id"}}, {}, "parents needs a JSONPath"),
     ({"items": "$.a[*]", "parents": {"x": "id"}}, {}, "parents.x is a pointer"),
@@ -220,6 +220,13 @@ BAD_DATASETS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"pagination": PAGE, "items": "$.a[*].b[*]"}, {}, "nothing tells an empty page"),
     ({"pagination": {**PAGE, "start": -1}}, {}, "pagination.start"),
 ]
+
+
+def test_what_begins_wrongly_is_told_at_once() -> None:
+    assert by_schema(Side.READ, {"path": "users", "items": "data"}) == [
+        "x: option 'items' must begin with / or $",
+        "x: option 'path' must begin with /",
+    ]
 
 
 @pytest.mark.parametrize(("options", "more", "told"), BAD_DATASETS)

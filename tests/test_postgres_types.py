@@ -12,6 +12,7 @@ import pytest
 from postgres_server import Database
 from postgres_support import APPEND, Relation, as_text, dataset, duckdb_types, output, read, sink_of, source_of, write
 from pz.connectors.contract import Column
+from pz.connectors.postgres.types import read_columns
 from pz.errors import Code, PermanentError
 
 
@@ -462,3 +463,11 @@ def test_null_in_an_array_is_null_whatever_the_database_has_as_default(database:
     database.run(f"ALTER DATABASE {database.name} SET array_nulls TO off")
     write(sink_of(database), output("back", APPEND), Relation("SELECT ['NULL', NULL, 'a'] AS v"))
     assert database.rows("SELECT v FROM back") == [(["NULL", None, "a"],)]
+
+
+def test_a_declared_column_that_is_gone_is_not_to_be_declared() -> None:
+    with pytest.raises(PermanentError, match="there is no column") as caught:
+        read_columns((), {"gone": "VARCHAR"}, subject="table t")
+    assert caught.value.hint == (
+        "rename it under `columns:` as it is called at the source now, or take it out there and in the SQL"
+    )

@@ -49,6 +49,9 @@ _TYPE_NAMES = {
     "null": "nothing",
 }
 
+_BEGINNINGS = {"^/": "/", "^([/$]|$)": "/ or $"}
+"""Patterns that say only how a text begins, in words."""
+
 _LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -195,6 +198,8 @@ def _explain(error: ValidationError, schema: Schema) -> Iterable[tuple[str, str]
         yield f"option '{at}' must be one of {', '.join(choices)}", did_you_mean(str(value), choices)
     elif str(error.validator) in _LIMITS:
         yield f"option '{at}' must be {_LIMITS[str(error.validator)]} {rule}", _described(schema, at)
+    elif error.validator == "pattern" and rule in _BEGINNINGS:
+        yield f"option '{at}' must begin with {_BEGINNINGS[rule]}", _described(schema, at)
     else:
         yield f"option '{at or '(all)'}' does not fit the connector's schema", _described(schema, at)
 

@@ -46,6 +46,10 @@ class RunResult:
     nothing_to_do: bool = False
     progress: Progress | None = None
 
+    def __repr__(self) -> str:
+        """One short line; the fields would be pages."""
+        return f"<RunResult {self.run_id}: {self.status}, {self._totals}>"
+
     @property
     def status(self) -> RunStatus:
         """The terminal status."""
@@ -66,11 +70,14 @@ class RunResult:
     @property
     def summary(self) -> str:
         """The one-line summary that the console prints."""
+        return f"run {self.run_id}: {self._totals} ({self.run_dir / 'run_results.json'})"
+
+    @property
+    def _totals(self) -> str:
         count = {"success": 0, "failed": 0, "skipped": 0}
         for node in self.nodes:
             count[node.status] += 1
-        totals = f"{count['success']} succeeded, {count['failed']} failed, {count['skipped']} skipped"
-        return f"run {self.run_id}: {totals} ({self.run_dir / 'run_results.json'})"
+        return f"{count['success']} succeeded, {count['failed']} failed, {count['skipped']} skipped"
 
     def table(self, name: str) -> pa.Table:
         """The rows of a staged relation: a pipeline's name, or ``src_<connection>__<entity>``.

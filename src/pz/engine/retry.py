@@ -80,8 +80,8 @@ def _refuse_unbegun(state_dir: Path, entry: RunEntry) -> None:
         raise ProjectError(
             Problem(
                 Code.PZ0504,
-                f"there is nothing to retry of {unbegun}, the newest run: it was refused, or stopped, before anything moved "
-                f"(the last one that began, {entry.run_id}, is done)",
+                f"there is nothing to retry of the newest run, {unbegun}: a refused run, or one that stopped before anything "
+                f"moved, which `pz runs` does not list (the last one that began, {entry.run_id}, is done)",
                 hint="mend what it was refused for, then: pz run",
             )
         )

@@ -63,7 +63,14 @@ def _not_staged(run_id: str, name: str, known: list[str]) -> Problem:
     from pz.project.nearmiss import near_miss
 
     close = near_miss(name, known)
-    hint = f"did you mean '{close}'?" if close else "a fused chain stages nothing; preview a pipeline with: pz show"
+    hint = (
+        f"did you mean '{close}'?"
+        if close
+        else (
+            "an ephemeral pipeline and a chain in one statement stage nothing; see the rows as they are now with: "
+            f"pz show {name} (from Python: show({name!r}))"
+        )
+    )
     return Problem(Code.PZ0210, f"run '{run_id}' staged no '{name}'", hint=hint)
 
 

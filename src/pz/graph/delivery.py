@@ -14,6 +14,7 @@ from pz.errors import Code, Problem
 from pz.frozen import frozen
 from pz.graph.model import Graph, SinkNode, SourceNode
 from pz.project.model import WriteDecl
+from pz.sqltext import literal
 
 __all__ = [
     "AT_LEAST_ONCE",
@@ -135,12 +136,25 @@ def merges_everywhere(graph: Graph, source: SourceNode) -> bool:
     return all(sink.write.strategy is WriteStrategy.MERGE for above, sink in edges(graph) if above.id == source.id)
 
 
-_MERGE_OR_CONSENT = """\
+_IN_YAML = """\
 use write.strategy: merge (with keys:), or set
 write:
   strategy: append
   duplicates: accept
 on the output to accept at-least-once delivery"""
+
+_AT_CALL = (
+    "use strategy: 'merge' (with keys: [..]) in the call, or sink({names}, strategy: 'append', duplicates: 'accept') to "
+    "accept at-least-once delivery"
+)
+
+
+def _merge_or_consent(sink: SinkNode) -> str:
+    """The hint in the style in which the output is declared: given in the other place as well it would be PZ0341."""
+    where = sink.write.location or sink.location
+    if where is None or not where.file.endswith(".sql"):
+        return _IN_YAML
+    return _AT_CALL.format(names=f"{literal(sink.connection)}, {literal(sink.entity)}")
 
 
 def _wording(found: Cell, source: SourceNode, sink: SinkNode) -> tuple[str, str]:
@@ -149,7 +163,7 @@ def _wording(found: Cell, source: SourceNode, sink: SinkNode) -> tuple[str, str]
     if found.code is Code.PZ0214:
         message = f"sink '{sink.name}' has write.strategy: append and is {fed} -- "
         message += "delivery is at-least-once, so a retried or replayed slice can duplicate rows"
-        return message, _MERGE_OR_CONSENT
+        return message, _merge_or_consent(sink)
     message = f"output '{sink.name}': write.strategy '{found.strategy}' {fed} would"
     if found.code is Code.PZ0336:
         return (

@@ -37,6 +37,10 @@ class RunEntry:
     damage: tuple[Problem, ...]
     live: bool
 
+    def __repr__(self) -> str:
+        """One short line; the fields would be pages."""
+        return f"<RunEntry {self.run_id}: {self.status}>"
+
     @property
     def began(self) -> bool:
         """Whether the run came as far as to say what it was to do; before that nothing can have moved."""

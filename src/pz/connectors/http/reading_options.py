@@ -61,6 +61,7 @@ DATASET_SCHEMA: Mapping[str, Any] = {
         "delimiter": {"type": "string", "minLength": 1, "maxLength": 1, "description": "csv: the delimiter."},
         "items": {
             "type": "string",
+            "pattern": "^([/$]|$)",
             "description": f"Where the records are: a {_POINTER} (default: the whole body) or a JSONPath that begins with $.",
             "examples": ["/data/items", "$.orders[*].lines[*]"],
         },

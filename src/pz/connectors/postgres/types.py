@@ -163,27 +163,35 @@ def read_columns(
     """How each column is read: all of them in order, or exactly the declared ones as declared.
 
     Raises:
-        PermanentError: PZ0740, naming every column that cannot be held and the cast to write.
+        PermanentError: PZ0740, naming every column that cannot be held and the cast to write, and every declared one that is
+            not there.
     """
     natural: dict[str, ReadColumn | str] = {column.name: _natural(column, money_scale) for column in columns}
     found: list[ReadColumn] = []
     problems: list[str] = []
+    gone: list[str] = []
     for name, wanted in declared.items() if declared is not None else dict.fromkeys(natural).items():
         attribute = next((column for column in columns if column.name == name), None)
         if attribute is None:
-            problems.append(f"there is no column {quote(name)}")
+            gone.append(f"there is no column {quote(name)}")
             continue
         read = natural[name] if wanted is None else _declared(attribute, canonical_type(wanted), natural[name])
         if isinstance(read, str):
             problems.append(read)
         else:
             found.append(read)
-    if problems:
-        raise PermanentError(
-            f"{subject}: " + "; ".join(problems),
-            hint="declare the column under `columns:` as varchar (or another type that holds it), or cast it in `query:`",
-            code=Code.PZ0740,
+    if problems or gone:
+        hints = (
+            ["rename it under `columns:` as it is called at the source now, or take it out there and in the SQL"]
+            if gone
+            else []
         )
+        hints += (
+            ["declare the column under `columns:` as varchar (or another type that holds it), or cast it in `query:`"]
+            if problems
+            else []
+        )
+        raise PermanentError(f"{subject}: " + "; ".join([*gone, *problems]), hint="; ".join(hints), code=Code.PZ0740)
     return tuple(found)
 
 
