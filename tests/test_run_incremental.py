@@ -291,6 +291,26 @@ def test_an_idle_append_adds_no_file_and_is_not_taken_for_one_that_is_gone(tmp_p
     assert [row[0] for row in rows(tmp_path / "out/e/*.parquet")] == [1]
 
 
+@pytest.mark.parametrize(("sql", "named"), [(APPEND, True), (MERGE, False)])
+def test_taking_a_watermark_back_says_which_appends_get_rows_again(tmp_path: Path, sql: str, named: bool) -> None:
+    """By any of the three verbs, and before anything is changed."""
+    write_events(tmp_path, (1, "2024-01-01", "a"))
+    opened = demo(tmp_path, sql)
+    first = run(opened).run_id
+    write_events(tmp_path, (1, "2024-01-01", "a"), (2, "2024-01-03", "b"))
+    run(opened)
+    changes = [
+        opened.state.set("files.events", "2024-01-02", dry_run=True),
+        opened.state.rollback("files.events", first, dry_run=True),
+        opened.state.clear("files.events", dry_run=True),
+    ]
+    told = [any("output 'lake.e' gets them again" in note for note in change.notes) for change in changes]
+    assert told == [named] * 3
+    later = opened.state.set("files.events", "2024-01-04", dry_run=True)
+    assert len(later.notes) == 1
+    assert "will never be read" in later.notes[0]
+
+
 def test_a_damaged_state_file_is_refused_and_left_in_place(tmp_path: Path) -> None:
     write_events(tmp_path, (1, "2024-01-01", "a"))
     opened = demo(tmp_path, MERGE)

@@ -204,7 +204,7 @@ class OpenProject:
     @property
     def state(self) -> ProjectState:
         """Look at and edit the stored watermarks."""
-        return ProjectState(self.root / ".pz")
+        return ProjectState(self.root / ".pz", self.root, self.environ)
 
 
 @frozen(slots=False)
@@ -234,10 +234,19 @@ class ProjectCapture:
 class ProjectState:
     """The stored state of a project. Every edit is audited; ``dry_run`` only says what would change.
 
+    The notes of a change name the appends that get rows again by it, as far as the project compiles.
+
     Raises StateError: PZ0513 no such key, PZ0514 to PZ0515 a value or run that does not fit, PZ0517 a run is in flight.
     """
 
     state_dir: Path
+    root: Path
+    environ: Mapping[str, str] = field(repr=False)
+
+    def _appends(self, key: str) -> tuple[str, ...]:
+        from pz.engine.repeats import appends_of
+
+        return appends_of(self.root, self.environ, key)
 
     @checked
     def show(self, key: str | None = None) -> tuple[ShownState, ...]:
@@ -251,21 +260,23 @@ class ProjectState:
         """Move an existing watermark to a value, in any direction."""
         from pz.state import verbs
 
-        return verbs.set_value(self.state_dir, key, value, reason=reason, dry_run=dry_run)
+        appends = self._appends(key)
+        return verbs.set_value(self.state_dir, key, value, reason=reason, dry_run=dry_run, appends=appends)
 
     @checked
     def rollback(self, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
         """Move a watermark back to what a past run recorded."""
         from pz.state import verbs
 
-        return verbs.rollback(self.state_dir, key, to_run, reason=reason, dry_run=dry_run)
+        appends = self._appends(key)
+        return verbs.rollback(self.state_dir, key, to_run, reason=reason, dry_run=dry_run, appends=appends)
 
     @checked
     def clear(self, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
         """Forget a dataset's state: the next run reads it from its beginning."""
         from pz.state import verbs
 
-        return verbs.clear(self.state_dir, key, reason=reason, dry_run=dry_run)
+        return verbs.clear(self.state_dir, key, reason=reason, dry_run=dry_run, appends=self._appends(key))
 
 
 def _require_positive(limit: int | None) -> None:

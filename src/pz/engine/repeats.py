@@ -6,20 +6,33 @@ refused, and what was asked for is told before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from pz.errors import Code, Problem, Severity
+from pz.connectors.contract import WriteStrategy
+from pz.engine.prepare import Request, prepare
+from pz.errors import Code, Problem, PzError, Severity
 from pz.graph.model import NodeKind, SinkNode, SourceNode
 from pz.runs.directory import run_paths
 from pz.runs.history import RunEntry, load, newest_first
 from pz.runs.model import NodeStatus
+from pz.state.advancement import outputs_below
 from pz.state.entries import Binding, Entry
 from pz.state.kinds import Found, StateFiles
 from pz.state.sync_state import is_pending, token_store
 from pz.state.watermarks import watermark_store
 
-__all__ = ["delivered_as_another", "full_read_over_state", "refreshed", "state_lost"]
+__all__ = ["appends_of", "delivered_as_another", "full_read_over_state", "refreshed", "state_lost"]
+
+
+def appends_of(root: Path, environ: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """The names of the outputs below a dataset that append; none where the project does not compile, and so does not run."""
+    try:
+        graph = prepare(root, environ, Request("state", everything=True)).graph
+    except PzError:
+        return ()
+    below = [sink for node in graph.sources() if node.key == key for sink in outputs_below(graph, node)]
+    return tuple(sorted({sink.name for sink in below if sink.write.strategy is WriteStrategy.APPEND}))
 
 
 def full_read_over_state(node: SourceNode, found: Found, appends: Collection[SinkNode]) -> Problem | None:

@@ -6,7 +6,7 @@ under it. Tokens are not for editing: a feed starts over with ``--full-refresh``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,10 +63,19 @@ def show(state_dir: Path, key: str | None = None) -> tuple[ShownState, ...]:
     return chosen
 
 
-def set_value(state_dir: Path, key: str, value: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+def set_value(
+    state_dir: Path,
+    key: str,
+    value: str,
+    *,
+    reason: str | None = None,
+    dry_run: bool = False,
+    appends: Collection[str] = (),
+) -> Change:
     """Give an existing watermark another value of its own type, in either direction; stamped as manual.
 
-    Also repairs an entry whose value is garbage. Raises `StateError`: PZ0513 no entry, PZ0515 the value does not parse,
+    ``appends`` are outputs that keep every row that they are given: a note says what they get again. Also repairs an
+    entry whose value is garbage. Raises `StateError`: PZ0513 no entry, PZ0515 the value does not parse,
     is none that the cursor can have, or is the current one, PZ0517 a run is in flight.
     """
     with _editing(state_dir, key) as stored:
@@ -74,14 +83,17 @@ def set_value(state_dir: Path, key: str, value: str, *, reason: str | None = Non
         new = _parsed(value, type_)
         if stored.get("value") == new:
             raise _refused(f"the watermark of '{key}' is {new} already", "there is nothing to set")
-        notes = _forward(stored.get("value"), new, type_)
+        notes = _moved(stored.get("value"), new, type_, appends)
         changed = {**stored, "value": new, "runId": MANUAL}
         line = _line("set", key, stored, after=new, reason=reason)
         return _apply(state_dir, key, stored, changed, line, dry_run, notes)
 
 
-def _forward(before: object, new: str, type_: CursorType) -> tuple[str, ...]:
-    """The note that a later value passes rows over. Raises `StateError` PZ0515 for one that no row can have."""
+def _moved(before: object, new: str, type_: CursorType, appends: Collection[str]) -> tuple[str, ...]:
+    """The note that a later value passes rows over, or an earlier one repeats rows.
+
+    Raises `StateError` PZ0515 for a value that no row can have.
+    """
     try:
         known = canonical(before, type_)
     except CursorError:  # garbage, which this repairs
@@ -92,12 +104,31 @@ def _forward(before: object, new: str, type_: CursorType) -> tuple[str, ...]:
         raise _refused(
             str(failure), "nothing above it could ever be read; give a value that the cursor can have"
         ) from failure
-    if known is None or compare(new, known, type_) <= 0:
+    if known is None:
         return ()
+    if compare(new, known, type_) < 0:
+        return _again(f"{new} is earlier than {known}: the rows between the two", appends)
     return (f"{new} is later than {known}: rows between the two that were not read yet will never be read",)
 
 
-def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+def _again(what: str, appends: Collection[str]) -> tuple[str, ...]:
+    """The note that appends get rows a second time; none where there is no append."""
+    if not appends:
+        return ()
+    named = ", ".join(f"'{name}'" for name in sorted(appends))
+    outputs, get = ("output", "gets") if len(appends) == 1 else ("outputs", "get")
+    return (f"{what} are read again, and {outputs} {named} {get} them again, beside those that are there",)
+
+
+def rollback(
+    state_dir: Path,
+    key: str,
+    to_run: str,
+    *,
+    reason: str | None = None,
+    dry_run: bool = False,
+    appends: Collection[str] = (),
+) -> Change:
     """Take a watermark back to what an earlier run recorded for it, and with it to the place that the run read.
 
     A value means something only there: the next run refuses it (PZ0705) if the project reads another place by now. Raises
@@ -116,7 +147,7 @@ def rollback(state_dir: Path, key: str, to_run: str, *, reason: str | None = Non
                 f"to move forward, use `pz state set {key} --value {recorded}`",
             )
         changed, moved = _at_its_place(state_dir, key, to_run, {**stored, "value": recorded, "runId": to_run})
-        notes += moved
+        notes += (*moved, *_again(f"the rows above {recorded}", appends))
         line = _line("rollback", key, stored, after=recorded, target=to_run, reason=reason)
         return _apply(state_dir, key, stored, changed, line, dry_run, notes)
 
@@ -145,13 +176,16 @@ def _at_its_place(
     return {**bare, **{name: text for name, text in where.items() if text}}, (told,)
 
 
-def clear(state_dir: Path, key: str, *, reason: str | None = None, dry_run: bool = False) -> Change:
+def clear(
+    state_dir: Path, key: str, *, reason: str | None = None, dry_run: bool = False, appends: Collection[str] = ()
+) -> Change:
     """Forget a watermark, however broken its entry is: the next run reads the dataset as if for the first time.
 
     Raises `StateError` PZ0513 and PZ0517.
     """
     with _editing(state_dir, key) as stored:
-        return _apply(state_dir, key, stored, None, _line("clear", key, stored, reason=reason), dry_run)
+        line = _line("clear", key, stored, reason=reason)
+        return _apply(state_dir, key, stored, None, line, dry_run, _again("all rows", appends))
 
 
 @contextmanager
