@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import duckdb
 import pytest
 
 from pz.connectors.contract import CancelToken
@@ -16,6 +17,7 @@ from pz.errors import Code, Problem, ProjectError, PzError, StateError
 from pz.events import NodeCompleted
 from pz.runs.directory import run_paths
 from pz.runs.model import RunStatus
+from pz.staging.session import STAGING_FILE
 from running import errors, project, rows, run, statuses
 
 FILES = {
@@ -54,6 +56,33 @@ def test_both_counts_are_said(tmp_path: Path) -> None:
     demo.retry(on_event=lambda event: said.append(str(getattr(event, "message", ""))))
     assert any("reusing staged data for 1 source load(s)" in text for text in said)
     assert any("carrying forward 1 committed sink write(s)" in text for text in said)
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_retry_says_that_a_run_reads_again_what_it_reuses(tmp_path: Path, mended: bool) -> None:
+    demo = project(tmp_path, FILES)
+    run(demo)
+    if mended:
+        (tmp_path / "data/people.csv").write_text("id,name\n1,1\n2,22\n")
+    said: list[str] = []
+    demo.retry(on_event=lambda event: said.append(str(getattr(event, "message", ""))))
+    told = [text for text in said if "`pz run` reads" in text]
+    assert len(told) == 1
+    assert ("file 'people.csv' changed since" in told[0]) is mended
+
+
+def test_a_load_that_cannot_be_reused_is_told_once_and_not_called_reused(tmp_path: Path) -> None:
+    demo = project(tmp_path, FILES)
+    failed = run(demo)
+    with duckdb.connect(failed.run_dir / STAGING_FILE) as staged:
+        ((table,),) = staged.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'src_files__people%'"
+        ).fetchall()
+        staged.execute(f"DELETE FROM staging.staging.{table} WHERE id = 1")
+    said: list[str] = []
+    demo.retry(on_event=lambda event: said.append(str(getattr(event, "message", ""))))
+    assert len([text for text in said if "re-extracting" in text]) == 1
+    assert not [text for text in said if "reus" in text]
 
 
 def test_a_retry_of_a_retry_counts_what_every_run_of_the_chain_finished(tmp_path: Path) -> None:

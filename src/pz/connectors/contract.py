@@ -99,6 +99,7 @@ __all__ = [
     "LocatesDatasets",
     "LocatesTargets",
     "LocatesOutputs",
+    "SeesChanges",
     "SeesOutputs",
     "LogsMessages",
     "MarkedSession",
@@ -741,6 +742,15 @@ class RestoringSource(Protocol):
 
     def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
         """The partition that once gave ``spec``. Raises PermanentError when it no longer exists as it was."""
+        ...
+
+
+@runtime_checkable
+class SeesChanges(Protocol):
+    """A source that can tell from a stored spec, without waiting for anybody, that what was read is another now."""
+
+    def changed_since(self, spec: str) -> str | None:
+        """What has changed since ``spec`` was made, as a clause (``file 'a.csv' changed since``); None if none is known."""
         ...
 
 

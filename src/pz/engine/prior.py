@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pz.connectors.contract import Capability, WriteStrategy
+from pz.connectors.contract import Capability, SeesChanges, WriteStrategy
 from pz.engine.evidence import Evidence, evidence_of
 from pz.engine.nodes.landing import watermark_block
 from pz.engine.outcome import Outcome
@@ -31,6 +31,7 @@ from pz.staging.prior_run import (
     PriorLoad,
     Reused,
     ReusedPartitions,
+    can_reuse,
     copy_deliveries,
     read_load,
     reuse_node,
@@ -70,6 +71,7 @@ class PriorRun:
     same_place: frozenset[str] = frozenset()
     fresh: bool = False
     _moved_on: set[str] = field(default_factory=set)
+    _reread: set[str] = field(default_factory=set)
 
     @property
     def record(self) -> RunRecord:
@@ -184,7 +186,7 @@ class PriorRun:
             copied = copy_deliveries(context.staging, entry.path, [sink.id for sink in sinks])
             if isinstance(copied, NotReused) and copied.reason is not None:
                 _tell_unknown(context, f"attempts of run {entry.run_id} are not known any more: {copied.reason}", sinks)
-        reused = sum(source.id in executing and self.may_reuse(source) for source in context.graph.sources())
+        reused = sum(source.id in executing and self._holds(context, source) for source in context.graph.sources())
         if reused:
             context.note(f"reusing staged data for {reused} source load(s) from run {self.record.run_id}")
         carried = tuple(self._carried(context.graph, executing))
@@ -214,20 +216,34 @@ class PriorRun:
             and any(node.id in evidence.done for evidence in self.evidence)
         )
 
+    def _holds(self, context: RunContext, node: SourceNode) -> bool:
+        """Whether a run of the chain has the load as it is needed now."""
+        return self.may_reuse(node) and any(
+            can_reuse(context.staging, entry.path, node.id, _asked(node))
+            for entry, evidence in zip(self.entries, self.evidence, strict=True)
+            if node.id in evidence.done
+        )
+
+    def _tell_reread(self, context: NodeContext, node: SourceNode, reason: str) -> None:
+        """Once for a load, however many runs and parts of it cannot be used."""
+        if node.id not in self._reread:
+            self._reread.add(node.id)
+            context.run.note(f"source '{node.key}': {reason}; re-extracting")
+
     def reuse_load(self, context: NodeContext, node: SourceNode) -> Outcome | None:
         """Copy a finished load from the newest run of the chain that has it; None, with a note, when that fails."""
         if not self.may_reuse(node):
             return None
-        asked = Asked(node.pushdown.columns, node.pushdown.predicate)
         reason = "no run of the chain has it any more"
         for entry, evidence in zip(self.entries, self.evidence, strict=True):
             if node.id not in evidence.done:
                 continue
-            found = reuse_node(context.run.staging, entry.path, node.id, asked)
+            found = reuse_node(context.run.staging, entry.path, node.id, _asked(node))
             if isinstance(found, Reused):
+                _tell_age(context, node, entry)
                 return _reused(node, found.done)
             reason = found.reason or reason
-        context.run.note(f"source '{node.key}': {reason}; re-extracting")
+        self._tell_reread(context, node, reason)
         return None
 
     def reuse_input(self, context: NodeContext, node: PipelineNode) -> Outcome | None:
@@ -263,18 +279,21 @@ class PriorRun:
         window: NodeWindow | None,
     ) -> None:
         """Copy the finished partitions and checkpointed prefixes of an unfinished load, from the newest run that has any."""
+        reason: str | None = None
         checkpoints = Capability.CHECKPOINTABLE_READS in context.capabilities(node.connection)
         for entry in self.entries if self._may_continue(node) else ():
             found = reuse_partitions(
                 context.run.staging, entry.path, ledger, planned=planned, window=window, checkpoints=checkpoints
             )
             if isinstance(found, ReusedPartitions):
-                context.run.note(
-                    f"source '{node.key}': {found.done} finished partition(s) reused from run {entry.run_id}"
-                )
+                if found.done:
+                    context.run.note(
+                        f"source '{node.key}': {found.done} finished partition(s) reused from run {entry.run_id}"
+                    )
                 return
-            if found.reason is not None:
-                context.run.note(f"source '{node.key}': {found.reason}; re-extracting")
+            reason = reason or found.reason
+        if reason is not None:
+            self._tell_reread(context, node, reason)
 
     def _may_continue(self, node: SourceNode) -> bool:
         """Whether parts of an unfinished load may be used.
@@ -300,6 +319,29 @@ def _is_open(context: NodeContext, sink: SinkNode) -> bool:
     with context.run.staging.cursor() as cursor:
         ledger = DeliveryLedger(sink.id, context.run.run_id)
         return bool(ledger.in_doubt(cursor)) or Ledger(cursor).delivery(sink.id) is not None
+
+
+def _asked(node: SourceNode) -> Asked:
+    return Asked(node.pushdown.columns, node.pushdown.predicate)
+
+
+def _tell_age(context: NodeContext, node: SourceNode, entry: RunEntry) -> None:
+    """That a reused load is as it was read: who has mended the source since wants another run."""
+    changed = _changed(context, node, entry)
+    if changed is not None:
+        context.run.note(f"source '{node.key}': {changed}; what was read before is used, `pz run` reads it again")
+    else:
+        context.run.note("reused loads are as they were read before; `pz run` reads the sources again")
+
+
+def _changed(context: NodeContext, node: SourceNode, entry: RunEntry) -> str | None:
+    """What is known to have changed at the source since it was read."""
+    found = read_load(context.run.staging, entry.path, node.id)
+    specs = [part.spec for part in found.plan if part.spec is not None] if isinstance(found, PriorLoad) else []
+    with context.source(node.connection) as source:
+        if not isinstance(source, SeesChanges):
+            return None
+        return next((told for spec in specs if (told := source.changed_since(spec)) is not None), None)
 
 
 def _reused(node: SourceNode, done: NodeDone) -> Outcome:

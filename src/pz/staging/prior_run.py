@@ -43,6 +43,7 @@ __all__ = [
     "PriorLoad",
     "Reused",
     "ReusedPartitions",
+    "can_reuse",
     "copy_deliveries",
     "read_load",
     "reuse_node",
@@ -142,6 +143,12 @@ def reuse_node(
         return Reused(done)
 
     return _with_prior(session, prior_dir, node_id, copy)
+
+
+def can_reuse(session: StagingSession, prior_dir: Path, node_id: str, asked: Asked) -> bool:
+    """Whether `reuse_node` would find all that it needs; nothing is copied."""
+    found = _with_prior(session, prior_dir, node_id, lambda cursor, alias: _finished(cursor, alias, node_id, asked))
+    return isinstance(found, NodeDone)
 
 
 def reuse_partitions(

@@ -238,13 +238,22 @@ class FileSource:
     def restore_partition(self, dataset: DatasetSpec, hints: ReadHints, spec: str) -> Partition:
         """The partition that once gave ``spec``. Raises PermanentError PZ0721 when a file is not as it was."""
         told = json.loads(spec)
-        files = tuple(FileStamp(Path(path), name, size, mtime) for path, name, size, mtime in told["files"])
+        files = _stamps(told)
         for file in files:
             file.verify(since="since the run that is continued")
         self._seen.update(_names(files))
         options = ReadOptions.parse(dataset.entity, dataset.options)
         self._last = FilePartition(files, options, FileSchema.from_json(told["schema"]), dataset, hints)
         return self._last
+
+    def changed_since(self, spec: str) -> str | None:
+        """See `SeesChanges`: by the size and the time of each file."""
+        try:
+            for file in _stamps(json.loads(spec)):
+                file.verify(since="since")
+        except PermanentError as changed:
+            return changed.message
+        return None
 
     def probe(self, dataset: DatasetSpec) -> SourceProbe:
         """Columns and bytes; rows where the files tell (parquet); for a cursor its highest value and the NULLs."""
@@ -309,6 +318,10 @@ class FileSource:
             return (None if row[0] is None else canonical(row[0], kind)), int(row[1])
         except CursorError as error:
             raise PermanentError(f"cursor column '{held.name}': {error}", code=Code.PZ0505) from error
+
+
+def _stamps(told: Mapping[str, list[tuple[str, str, int, int]]]) -> tuple[FileStamp, ...]:
+    return tuple(FileStamp(Path(path), name, size, mtime) for path, name, size, mtime in told["files"])
 
 
 def _no_match(options: ReadOptions) -> str:
