@@ -222,6 +222,12 @@ BAD_DATASETS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
+def test_a_fault_of_an_option_is_told_at_its_line() -> None:
+    given, lines = {"path": "users", "items": "data"}, {"path": 7, "items": None}
+    found = check_options(Http(), Side.READ, given, subject="x", file="connections.yml", line=5, lines=lines)
+    assert [problem.where for problem in found] == ["connections.yml", "connections.yml:7"]
+
+
 def test_what_begins_wrongly_is_told_at_once() -> None:
     assert by_schema(Side.READ, {"path": "users", "items": "data"}) == [
         "x: option 'items' must begin with / or $",

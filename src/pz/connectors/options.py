@@ -70,8 +70,10 @@ def check_options(
     subject: str,
     file: str | None = None,
     line: int | None = None,
+    lines: Mapping[str, int | None] | None = None,
 ) -> tuple[Problem, ...]:
-    """All faults of ``options``; ``subject`` starts each message, e.g. ``connection 'lake'``.
+    """All faults of ``options``; ``subject`` starts each message, e.g. ``connection 'lake'``. ``lines`` has the
+    line of an option where that is not ``line``.
 
     A connector without an output schema leaves write options unchecked.
     """
@@ -89,8 +91,9 @@ def check_options(
 
     found: dict[tuple[str, str], Problem] = {}
     for error in Draft202012Validator(dict(schema)).iter_errors(dict(given)):
+        at = (lines or {}).get(str(next(iter(error.absolute_path), "")), line)
         for message, hint in _explain(error, schema):
-            found[message, hint] = Problem(Code.PZ0301, f"{subject}: {message}", file, line, hint)
+            found[message, hint] = Problem(Code.PZ0301, f"{subject}: {message}", file, at, hint)
     return tuple(found[key] for key in sorted(found))
 
 

@@ -79,7 +79,7 @@ def check_id(check: CheckDecl, parent: str) -> str:
 
 def sink_id(connection: str, entity: str, write: WriteDecl, parent: str) -> str:
     """The id of a sink write."""
-    left_out = {"location", "retry"}
+    left_out = {"location", "lines", "retry"}
     content = {f.name: getattr(write, f.name) for f in fields(write) if f.name not in left_out}
     return _node_id(NodeKind.SINK_WRITE, {"connection": connection, "entity": entity, **content}, (parent,))
 

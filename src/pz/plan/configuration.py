@@ -90,12 +90,8 @@ def _connection(project: Project, connection: ConnectionDecl, registry: Registry
 
 def _entity(project: Project, node: SourceNode | SinkNode, registry: Registry) -> Iterable[Problem]:
     connector = registry.get(project.connections[node.connection].connector)
-    side, options, where = (
-        (Side.READ, node.read.options, node.read.location)
-        if isinstance(node, SourceNode)
-        else (Side.WRITE, node.write.options, node.write.location)
-    )
-    where = where or node.location
+    side, decl = (Side.READ, node.read) if isinstance(node, SourceNode) else (Side.WRITE, node.write)
+    options, where = decl.options, decl.location or node.location
     file, line = (where.file, where.line) if where else (None, None)
     subject = f"{'dataset' if side is Side.READ else 'output'} '{node.connection}.{node.entity}'"
     if side is Side.WRITE and LIMIT in options and not _takes_limit(connector):
@@ -103,7 +99,7 @@ def _entity(project: Project, node: SourceNode | SinkNode, registry: Registry) -
         message = f"{subject}: connector '{connector.name}' cannot remove what a snapshot does not hold ({LIMIT})"
         yield Problem(Code.PZ0339, message, file, line, f"drop {LIMIT}, or write by a connector that can: {able}")
         options = {name: value for name, value in options.items() if name != LIMIT}
-    yield from check_options(connector, side, options, subject=subject, file=file, line=line)
+    yield from check_options(connector, side, options, subject=subject, file=file, line=line, lines=decl.lines)
 
 
 def _takes_limit(connector: Connector) -> bool:

@@ -58,6 +58,7 @@ def parse_read(block: Block, what: str, file: str, problems: Problems, *, in_cal
         sync=_sync(fields),
         retry=parse_retry(fields),
         location=fields.location,
+        lines=block.key_lines,
     )
 
 
@@ -79,6 +80,7 @@ def parse_write(block: Block, what: str, file: str, problems: Problems, *, in_ca
         retry=parse_retry(fields),
         options=options,
         location=fields.location,
+        lines=block.key_lines,
     )
 
 

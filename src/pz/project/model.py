@@ -186,6 +186,8 @@ class ReadDecl:
     sync: SyncDecl = SyncDecl()
     retry: RetrySettings | None = None
     location: Location | None = None
+    lines: Mapping[str, int | None] = field(default_factory=dict, compare=False)
+    """The line of each key that was given."""
 
 
 @frozen
@@ -201,6 +203,8 @@ class WriteDecl:
     retry: RetrySettings | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     location: Location | None = None
+    lines: Mapping[str, int | None] = field(default_factory=dict, compare=False)
+    """The line of each key that was given."""
 
 
 @frozen
