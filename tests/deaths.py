@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,6 +56,7 @@ def dying(root: Path, when: Callable[[str, int, int], bool]) -> Iterator[list[Pa
     """
     left: list[Path] = []
     copying = threading.Lock()
+    others = frozenset(threading.enumerate())
     aside = root.with_name(f".{root.name}-of-the-dead")
 
     def passed(name: str, nth: int, total: int) -> None:
@@ -73,13 +74,13 @@ def dying(root: Path, when: Callable[[str, int, int], bool]) -> Iterator[list[Pa
         pass
     finally:
         if left:
-            _settle()
+            _settle(others)
             shutil.rmtree(root)
             aside.rename(root)
 
 
-def _settle() -> None:
-    """Threads of the dead run write to the original until they meet a step; let them."""
+def _settle(others: Collection[threading.Thread]) -> None:
+    """Threads of the dead run write to the original until they meet a step; let them. ``others`` are none of it."""
     for thread in threading.enumerate():
-        if thread.name.startswith("pz-") and thread is not threading.current_thread():
+        if thread.name.startswith("pz-") and thread not in others:
             thread.join(10)
