@@ -389,8 +389,10 @@ def test_what_is_wrong_in_one_statement_is_blamed_on_what_is_wrong(sink: str, tm
     sql = tmp_path / "pipelines/p.sql"
     sql.write_text(sql.read_text().replace("SELECT *", "SELECT name::int AS n"))
     (message,) = set(errors(run(demo)).values())
-    start = "PZ0501 the SQL of pipeline 'p' (pipelines/p.sql:2) fails on a row: Conversion Error: "
-    assert message.startswith(start + "Could not convert string '***' to INT32")
+    assert message.startswith(
+        "PZ0501 the SQL of pipeline 'p' (pipelines/p.sql:2)"
+    )  # DuckDB 2 does not tell it from the write
+    assert " fails on a row: Conversion Error: Could not convert string '***' to INT32" in message
 
 
 @pytest.mark.parametrize("other", ["./w.duckdb", "pipelines/../w.duckdb", "link.duckdb"])
