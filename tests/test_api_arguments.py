@@ -55,7 +55,7 @@ Call = Callable[[Any], object]
         (lambda p: p.clean(older_than="30d"), "older_than must be a datetime.timedelta or None, not str"),
         (lambda p: p.state.set("a.b", 5), "value must be a text, not int"),
         (lambda p: p.cdc.drop(3), "key must be a text, not int"),
-        (lambda p: pz.open_project(None), "path must be a text or a path, not NoneType"),  # type: ignore[arg-type]
+        (lambda p: pz.open_project(None), "path must be a text or a path, not NoneType"),  # type: ignore[arg-type]  # what is tried
         (lambda p: pz.open_project(".", environ=[]), "environ must be a mapping of names to texts or None, not list"),  # type: ignore[arg-type]
     ],
 )

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pz.connectors.contract import OutputSpec, RecallingSink, Settlement, SettlingSink, Sink, Slice
+from pz.errors import ConnectorError
+from pz.plan.specs import output_spec
 
-__all__ = ["settlement"]
+if TYPE_CHECKING:
+    from pz.engine.prepare import Prepared
+    from pz.graph.model import SinkNode
+    from pz.runs.model import RunRecord
+    from pz.staging.meta import SinkAttempt
+
+__all__ = ["settled", "settlement"]
+
+
+def settled(prepared: Prepared, sink: SinkNode, attempt: SinkAttempt, record: RunRecord) -> Settlement:
+    """What became of an attempt of the run that ``record`` is of; it may have been made before the output was edited.
+
+    A destination that cannot be asked tells nothing: the run that follows says why.
+    """
+    output = replace(output_spec(sink), origin=record.origin, node=attempt.node_id)
+    try:
+        with prepared.connections.sink(sink.connection) as opened:
+            return settlement(opened, output, record.project, attempt.run_id, attempt.ordinal, attempt.marker)
+    except ConnectorError:
+        return Settlement.UNKNOWN
 
 
 def settlement(sink: Sink, output: OutputSpec, project: str, run: str, ordinal: int, mark: str | None) -> Settlement:

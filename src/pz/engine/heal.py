@@ -14,24 +14,22 @@ from dataclasses import replace
 from pz.connectors.contract import CancelToken, Settlement
 from pz.engine.advance import candidates_of, store_decisions
 from pz.engine.bindings import bindings_of
-from pz.engine.doubt import settlement
+from pz.engine.doubt import settled
 from pz.engine.evidence import Evidence, evidence_of, success_of
 from pz.engine.left_behind import edited_appends, edited_since
 from pz.engine.locations import location_digest
 from pz.engine.locking import hold_locks
 from pz.engine.prepare import Prepared
 from pz.engine.reading import STATEFUL, entry_record
-from pz.errors import Code, ConnectorError, Problem, StateError
+from pz.errors import Code, Problem, StateError
 from pz.events import EventBus, now, timestamp
 from pz.frozen import frozen
 from pz.graph.model import Node, SinkNode, SourceNode
-from pz.plan.specs import output_spec
 from pz.runs.directory import hold
 from pz.runs.history import RunEntry
 from pz.runs.model import NodeResult, NodeStatus, RunRecord, RunResults, RunStatus
 from pz.runs.records import write_results
 from pz.runs.unsettled import settle, unsettled
-from pz.staging.meta import SinkAttempt
 from pz.state.advancement import decide, outputs_below
 from pz.state.entries import Entry
 from pz.state.kinds import StateFiles
@@ -192,19 +190,9 @@ def _with_settled(prepared: Prepared, evidence: Evidence, sources: Sequence[Sour
         known = results.get(attempt.node_id)
         if sink is None or (known is not None and known.status is NodeStatus.SUCCESS):
             continue
-        if _committed(prepared, sink, attempt, evidence.record):
+        if settled(prepared, sink, attempt, evidence.record) is Settlement.COMMITTED:
             results[sink.id] = success_of(sink, evidence.record.run_id, attempt)
     return results
-
-
-def _committed(prepared: Prepared, sink: SinkNode, attempt: SinkAttempt, record: RunRecord) -> bool:
-    output = replace(output_spec(sink), origin=record.origin, node=sink.id)
-    try:
-        with prepared.connections.sink(sink.connection) as opened:
-            found = settlement(opened, output, record.project, attempt.run_id, attempt.ordinal, attempt.marker)
-    except ConnectorError:
-        return False  # the destination cannot be asked: the run that follows says why
-    return found is Settlement.COMMITTED
 
 
 def _may_heal(prepared: Prepared, record: RunRecord, source: SourceNode) -> bool:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from pz.connectors.contract import Settlement, WriteStrategy
-from pz.engine.doubt import settlement
+from pz.engine.doubt import settled
 from pz.engine.evidence import Evidence
 from pz.engine.locations import location_digest
 from pz.engine.prepare import Prepared
 from pz.engine.reading import STATEFUL, entry_record
-from pz.errors import Code, ConnectorError, Problem, Severity
+from pz.errors import Code, Problem, Severity
 from pz.graph.model import NodeKind, SinkNode, SourceNode
-from pz.plan.specs import output_spec
 from pz.runs.history import RunEntry, later_than
 from pz.runs.model import NodeStatus, RecordedNode, RunRecord
 from pz.runs.unsettled import unsettled
@@ -66,17 +64,8 @@ def _warning(code: Code, sink: SinkNode, said: str, hint: str) -> Problem:
 
 def _asked(prepared: Prepared, sink: SinkNode, before: RecordedNode, evidence: Evidence) -> Settlement | None:
     """What the destination says of the attempts in doubt that were made before the edit; None when there was none."""
-    answers = set()
-    for attempt in evidence.doubtful:
-        if attempt.node_id != before.id:
-            continue
-        output = replace(output_spec(sink), origin=evidence.record.origin, node=before.id)
-        try:
-            with prepared.connections.sink(sink.connection) as opened:
-                of = (evidence.record.project, attempt.run_id, attempt.ordinal, attempt.marker)
-                answers.add(settlement(opened, output, *of))
-        except ConnectorError:
-            answers.add(Settlement.UNKNOWN)  # the run that follows says why it cannot be reached
+    doubtful = (attempt for attempt in evidence.doubtful if attempt.node_id == before.id)
+    answers = {settled(prepared, sink, attempt, evidence.record) for attempt in doubtful}
     worst = (Settlement.COMMITTED, Settlement.UNKNOWN, Settlement.NOT_COMMITTED)
     return next((answer for answer in worst if answer in answers), None)
 

@@ -336,11 +336,11 @@ def _tell_age(context: NodeContext, node: SourceNode, entry: RunEntry) -> None:
 
 def _changed(context: NodeContext, node: SourceNode, entry: RunEntry) -> str | None:
     """What is known to have changed at the source since it was read."""
-    found = read_load(context.run.staging, entry.path, node.id)
-    specs = [part.spec for part in found.plan if part.spec is not None] if isinstance(found, PriorLoad) else []
     with context.source(node.connection) as source:
         if not isinstance(source, SeesChanges):
             return None
+        found = read_load(context.run.staging, entry.path, node.id)
+        specs = [part.spec for part in found.plan if part.spec is not None] if isinstance(found, PriorLoad) else []
         return next((told for spec in specs if (told := source.changed_since(spec)) is not None), None)
 
 

@@ -56,7 +56,7 @@ class NativeWrite:
         try:
             with explained(sink):
                 written = self._in_one_transaction(context, cursor, copy, relation)
-        except BaseException:
+        except BaseException:  # whatever ends the write, an interrupt too: nobody has seen these files
             _discard(copy)
             raise
         if written or copy.promotes_empty:

@@ -263,7 +263,7 @@ class _Delivery:
     def _copy(self, native: NativeWrite) -> Outcome:
         try:
             rows = native.run(self.context, self.cursor, self.sink, self.output, self.relation)
-        except Exception:
+        except Exception:  # goes on to whoever retries; an interrupt is none, and leaves the attempt in doubt
             if not native.committing:
                 self._end(AttemptState.ABORTED)
             raise
